@@ -1,0 +1,1 @@
+"""Confounder-free features inside any PyTorch network."""
