@@ -1,4 +1,4 @@
-"""Every error that a user can meet. Each message says what was given, what was expected and how to mend it."""
+"""Every error a user can meet. Each message says what was given, what was expected and how to mend it."""
 
 from __future__ import annotations
 
