@@ -125,8 +125,8 @@ def continual(
     templates = _templates(image_size, grid=2, confounder=(1, 0))
     stages = []
     for k in range(5):
-        main = _moved_apart(-k * shift if dataset in (2, 3) else 0.0)
-        confounder = _moved_apart(k * shift if dataset in (1, 3) else 0.0)
+        main = _moved_apart(shift, -k if dataset in (2, 3) else 0)
+        confounder = _moved_apart(shift, k if dataset in (1, 3) else 0)
         key = (seed, 0 if shared_draws else k)
         name = f"continual {dataset}, stage {k + 1}"
         stages.append(_stage(name, main, confounder, templates, per_group, key, delta))
@@ -152,11 +152,9 @@ def moving(
     stages = []
     for k in range(4):
         templates = _templates(image_size, grid=4, confounder=(3 - k, k))
+        main, confounder = _moved_apart(shift, 0), _moved_apart(shift, k)
         key = (seed, 0 if shared_draws else k)
-        confounder = _moved_apart(k * shift)
-        stages.append(
-            _stage(f"moving, stage {k + 1}", _moved_apart(0.0), confounder, templates, per_group, key, delta)
-        )
+        stages.append(_stage(f"moving, stage {k + 1}", main, confounder, templates, per_group, key, delta))
     return stages
 
 
@@ -167,7 +165,13 @@ def picture(stages: Stage | Sequence[Stage], examples: int = 2) -> Figure:
     except ImportError as error:
         raise MissingExtraError("A picture needs matplotlib: pip install 'rmdn[study]'.") from error
     columns = [stages] if isinstance(stages, Stage) else list(stages)
-    images = torch.cat([stage.train.images[: 2 * examples] for stage in columns])
+    most = min(len(stage.train) // 2 for stage in columns)
+    if not 1 <= examples <= most:
+        raise SettingError(
+            f"examples={examples} of each group cannot be drawn; give a number from 1 to {most}."
+        )
+    shown = torch.cat([stage.train.images[: 2 * examples] for stage in columns])
+    darkest, brightest = shown.min().item(), shown.max().item()
     figure = Figure(figsize=(1.0 + 1.6 * len(columns), 0.5 + 1.75 * 2 * examples), layout="constrained")
     axes = figure.subplots(2 * examples, len(columns), squeeze=False)
     for column, stage in enumerate(columns):
@@ -175,7 +179,7 @@ def picture(stages: Stage | Sequence[Stage], examples: int = 2) -> Figure:
             group, example = divmod(row, examples)
             i = 2 * example + group  # the groups alternate
             ax = axes[row, column]
-            ax.imshow(stage.train.images[i, 0], cmap="gray", vmin=images.min(), vmax=images.max())
+            ax.imshow(stage.train.images[i, 0].numpy(), cmap="gray", vmin=darkest, vmax=brightest)
             ax.set(xticks=[], yticks=[])
             main, confounder = stage.train.main_effect[i], stage.train.confounders[i, 0]
             ax.set_xlabel(rf"$\sigma_A$ {main:.1f}   $\sigma_B$ {confounder:.1f}", fontsize=8)
@@ -185,8 +189,11 @@ def picture(stages: Stage | Sequence[Stage], examples: int = 2) -> Figure:
     return figure
 
 
-def _moved_apart(distance: float) -> GroupRanges:
-    """The continuum's first ranges, group 1's moved down and group 2's moved up."""
+def _moved_apart(shift: float, times: int) -> GroupRanges:
+    """The continuum's first ranges, group 1's moved down and group 2's moved up by so many shifts."""
+    if not math.isfinite(shift):
+        raise SettingError(f"shift={shift} is not a distance; give a finite number (the paper: 0.125).")
+    distance = shift * times
     return (3 - distance, 5 - distance), (4 + distance, 6 + distance)
 
 
