@@ -1,4 +1,4 @@
-"""How long the synthetic images take: `python benchmarks/data.py` (one thread; the aim is 2,048 images in 50 ms)."""
+"""How long the synthetic images take, on one thread; the aim is 2,048 images in at most 50 ms."""
 
 import statistics
 import time
