@@ -175,6 +175,13 @@ def test_features_keep_the_graph_where_asked():
     torch.testing.assert_close(network.network.a.weight.grad, x.sum(0).expand(4, 3))
 
 
+def test_features_are_taken_before_what_follows_works_in_place():
+    network, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True)), torch.randn(5, 3)
+    torch.testing.assert_close(features(network, "0", x), network[0](x))
+    features(network, "0", x, gradient=True).sum().backward()
+    torch.testing.assert_close(network[0].weight.grad, x.sum(0).expand(4, 3))
+
+
 def test_features_leave_the_network_as_it_was():
     network = Outer()
     with pytest.raises(RuntimeError):

@@ -26,8 +26,12 @@ def features(network: nn.Module, name: str, *inputs: Any, gradient: bool = False
     """
     name = _full_name(network, name)
     outputs: list[Any] = []
-    module = network.get_submodule(name)
-    handle = module.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+
+    def keep(_module: nn.Module, _inputs: tuple[Any, ...], output: Any) -> None:
+        # A copy, for what comes next may work in place (as the ReLUs of MONAI's DenseNets do).
+        outputs.append(output.clone() if isinstance(output, Tensor) else output)
+
+    handle = network.get_submodule(name).register_forward_hook(keep)
     try:
         with torch.set_grad_enabled(gradient):
             network(*inputs, **keywords)
