@@ -48,9 +48,7 @@ def start(
     )
 
 
-def update(
-    state: State, X: Tensor, Z: Tensor, *, forgetting: float = 1.0, regularization: float = 0.0
-) -> State:
+def update(state: State, X: Tensor, Z: Tensor, *, forgetting: float = 1.0, regularization: float = 0.0) -> State:
     """The state after the rows X (B, p) and Z (B, h); an empty batch changes nothing."""
     _check_rows(state, X, Z)
     if len(X) == 0:

@@ -167,9 +167,7 @@ def picture(stages: Stage | Sequence[Stage], examples: int = 2) -> Figure:
     columns = [stages] if isinstance(stages, Stage) else list(stages)
     most = min(len(stage.train) // 2 for stage in columns)
     if not 1 <= examples <= most:
-        raise SettingError(
-            f"examples={examples} of each group cannot be drawn; give a number from 1 to {most}."
-        )
+        raise SettingError(f"examples={examples} of each group cannot be drawn; give a number from 1 to {most}.")
     shown = torch.cat([stage.train.images[: 2 * examples] for stage in columns])
     darkest, brightest = shown.min().item(), shown.max().item()
     figure = Figure(figsize=(1.0 + 1.6 * len(columns), 0.5 + 1.75 * 2 * examples), layout="constrained")
