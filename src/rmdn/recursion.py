@@ -39,12 +39,11 @@ def start(
     device: torch.device | str | None = None,
 ) -> State:
     """The state before any row: P = epsilon I, beta = 0. A larger epsilon trusts the first rows more."""
-    exact = {"dtype": torch.float64, "device": device}
     return State(
-        P=torch.eye(columns, **exact) * epsilon,
+        P=torch.eye(columns, dtype=torch.float64, device=device) * epsilon,
         beta=torch.zeros(columns, features, dtype=dtype, device=device),
-        rows=torch.zeros((), **exact),
-        prior=torch.full((), 1 / epsilon, **exact),
+        rows=torch.zeros((), dtype=torch.float64, device=device),
+        prior=torch.full((), 1 / epsilon, dtype=torch.float64, device=device),
     )
 
 

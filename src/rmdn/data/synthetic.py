@@ -269,9 +269,7 @@ def _check(per_group: int, seed: int, delta: float, image_size: int, grid: int) 
     if seed < 0:
         raise SettingError(f"seed={seed} is negative; give a whole number from 0 up.")
     if not 0 <= delta <= 1:
-        raise SettingError(
-            f"delta={delta} is not a strength; give a number from 0 (no confounder) to 1 (the full one)."
-        )
+        raise SettingError(f"delta={delta} is not a strength; give a number from 0 (no confounder) to 1 (the full one).")
     if image_size < 4 * grid or image_size % grid:
         raise SettingError(
             f"image_size={image_size} cannot be cut into {grid} x {grid} cells of at least 4 pixels a side; "
