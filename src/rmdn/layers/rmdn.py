@@ -132,6 +132,15 @@ class RMDN(ConfounderLayer):
             setattr(self, name, torch.zeros_like(getattr(self, name)))
         self._memo = None
 
+    def sums(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None) -> tuple[Tensor, Tensor]:
+        """X'X (p, p) and X'Z (p, h) of a batch in float64; nothing changes but the standardization of a new layer."""
+        rows = self.rows(features, confounders, labels)
+        if self._young():
+            self._begin(rows, ranks.world(self.sync))
+        self.adopt(features)
+        design = self._design(rows)
+        return design.A, design.counted.mT @ rows.z.double()
+
     def refit(self, A: Tensor, G: Tensor) -> None:
         """Take exactly the least-squares fit of these sums, X'X (p, p) and X'Z (p, h) in present coordinates."""
         self.reset()

@@ -55,7 +55,7 @@ def _target(path: str) -> Callable[..., Any]:
     target = getattr(module, attribute)
     if not callable(target):
         raise SettingError(f"{path} is a {type(target).__name__}, not the class of a network.")
-    return target  # type: ignore[no-any-return]
+    return target
 
 
 def _import(name: str, path: str) -> ModuleType:
