@@ -67,16 +67,12 @@ def label_columns(labels: Tensor, columns: Columns, rows: int) -> Tensor:
         )
     if classes is None:
         return labels.double()[:, None]
-    if rows:
-        if labels.dtype == torch.bool:
-            labels = labels.long()
-        low, high = (end.item() for end in torch.aminmax(labels))
-        whole = not labels.is_floating_point() or bool((labels == labels.round()).all())
-        if not (low >= 0 and high <= classes - 1 and whole):
-            raise InputError(
-                f"labels run from {low:g} to {high:g}; with num_classes={classes} they are whole numbers from 0 to"
-                f" {classes - 1}. The layer's state was not changed."
-            )
+    strangers = set(labels.tolist()) - set(range(classes))
+    if strangers:
+        raise InputError(
+            f"labels hold {', '.join(map(str, sorted(strangers)[:5]))}; with num_classes={classes} they are whole numbers"
+            f" from 0 to {classes - 1}. The layer's state was not changed."
+        )
     if classes == 2:
         return labels.double()[:, None]
     return (labels[:, None] == torch.arange(1, classes, device=labels.device)).double()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rmdn.errors import InputError
+from rmdn.products import subtract_product
 
 # Forgetting makes P grow without end along directions that the data no longer show; past this size it stops.
 LARGEST_P = 1e12
@@ -164,8 +165,8 @@ def absorb(P: Tensor, A: Tensor) -> Tensor:
 
 
 def absorb_rows(P: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-    """The new P and the gain K (p, B), equal to the new P X'; by a B x B solve (Woodbury) where that is smaller."""
-    if len(X) < len(P):
+    """The new P and the gain K (p, B), equal to the new P X'; by a B x B solve (Woodbury) where that is cheaper."""
+    if 2 * len(X) <= len(P):
         V = P @ X.mT  # (p, B)
         S = X @ V
         S.diagonal().add_(1)  # (B, B)
@@ -194,13 +195,13 @@ def _factor(P: Tensor) -> Tensor:
 
 def advance(beta: Tensor, P: Tensor, A: Tensor, G: Tensor) -> Tensor:
     """Beta + P (G - A beta), P the new one: O(p^2 h) whatever the batch size."""
-    innovation = torch.addmm(G, A.to(G.dtype), beta.to(G.dtype), alpha=-1)  # (p, h)
+    innovation = subtract_product(G, A.to(G.dtype), beta.to(G.dtype))  # (p, h)
     return torch.addmm(beta, P.to(beta.dtype), innovation.to(beta.dtype))
 
 
 def advance_rows(beta: Tensor, gain: Tensor, X: Tensor, Z: Tensor) -> Tensor:
     """Beta + K (Z - X beta): O(B p h), the cheaper form where B < p."""
-    error = torch.addmm(Z, X.to(Z.dtype), beta.to(Z.dtype), alpha=-1)  # (B, h)
+    error = subtract_product(Z, X.to(Z.dtype), beta.to(Z.dtype))  # (B, h)
     return torch.addmm(beta, gain.to(beta.dtype), error.to(beta.dtype))
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from rmdn import recursion
 from rmdn.design import Columns, Missing, confounder_columns, label_columns, refuse_missing
 from rmdn.errors import InputError, RMDNWarning, SettingError
+from rmdn.products import subtract_product
 
 Share = Literal["spatial"]
 
@@ -58,6 +59,8 @@ class ConfounderLayer(nn.Module):
         self.missing = missing
         self.standardize = standardize
         self._frozen = False
+        self._seen: float | None = None
+        self._warned: set[str] = set()
         p, exact = self.columns.total, torch.float64
         self.register_buffer("beta", torch.zeros(p, 0))
         self.register_buffer("moments", torch.zeros(p, p, dtype=exact))
@@ -119,7 +122,7 @@ class ConfounderLayer(nn.Module):
         X = X.to(beta.dtype)
         if self.share is None:
             z = features.flatten(1).to(beta.dtype)
-            return torch.addmm(z, X, beta.flatten(1), alpha=-1).view(features.shape).to(features.dtype)
+            return subtract_product(z, X, beta.flatten(1)).view(features.shape).to(features.dtype)
         return (features.to(beta.dtype) - self.spread(X @ beta, features)).to(features.dtype)
 
     # A training batch -----------------------------------------------------------------------------------------------
@@ -146,10 +149,9 @@ class ConfounderLayer(nn.Module):
         counted = None
         if not math.isfinite(X.sum().item()):
             X, counted = self._fill_missing(X)
-        with torch.no_grad():
-            z = self.pool(features.detach())
-        positions = features[0].numel() // z.shape[1] if batch and z.shape[1] else 1
-        return Rows(X, counted, z.to(self.beta.dtype) if self.beta.shape[1] else z.to(_wide(z.dtype)), positions)
+        z = self.pool(features.detach())
+        positions = 1 if self.share is None else features.numel() // max(z.numel(), 1)
+        return Rows(X, counted, z.to(self.beta.dtype if self.seen else _wide(z.dtype)), positions)
 
     def _fill_missing(self, X: Tensor) -> tuple[Tensor, Tensor | None]:
         labels = self.columns.labels
@@ -161,7 +163,7 @@ class ConfounderLayer(nn.Module):
             refuse_missing(confounders, self.columns.names[labels:-1])
         gaps = confounders.isnan()
         means = self.center[labels:-1] + self.scale[labels:-1] * self.means()[labels:-1]
-        if not self.moments[-1, -1]:
+        if not self.seen:
             means = confounders.nanmean(0).nan_to_num()
         filled = torch.cat([X[:, :labels], torch.where(gaps, means, confounders), X[:, -1:]], dim=1)
         return filled, ~gaps.any(1) if self.missing == "skip" else None
@@ -193,6 +195,18 @@ class ConfounderLayer(nn.Module):
         if self.share is None or features.ndim == 2:
             return tuple(features.shape[1:])
         return (features.shape[-1] if features.ndim == 3 else features.shape[1],)
+
+    @property
+    def seen(self) -> float:
+        """How many training rows the state holds, without asking the device each time."""
+        if self._seen is None:
+            self._seen = self.moments[-1, -1].item()
+        return self._seen
+
+    def replace(self, **buffers: Tensor) -> None:
+        """Take new buffers, all at once (assignment by attribute costs more than a small batch's whole update)."""
+        self._buffers.update(buffers)
+        self._seen = None
 
     def _check_features(self, features: Tensor) -> None:
         if not isinstance(features, Tensor) or not features.is_floating_point() or features.ndim < 2:
@@ -231,12 +245,14 @@ class ConfounderLayer(nn.Module):
         new_of_old = torch.diag(1 / factor)
         new_of_old[-1] -= shift / factor
         moved = self.moved(old_of_new)
-        self.beta = (old_of_new @ self.beta.flatten(1).double()).to(self.beta.dtype).view(self.beta.shape)
-        self.moments = new_of_old.mT @ self.moments @ new_of_old
-        self.center = self.center + self.scale * shift
-        self.scale = self.scale * factor
-        for name, value in moved.items():
-            setattr(self, name, value)
+        beta = old_of_new @ self.beta.flatten(1).double()
+        self.replace(
+            beta=beta.to(self.beta.dtype).view(self.beta.shape),
+            moments=new_of_old.mT @ self.moments @ new_of_old,
+            center=self.center + self.scale * shift,
+            scale=self.scale * factor,
+            **moved,
+        )
 
     def moved(self, old_of_new: Tensor) -> dict[str, Tensor]:
         """What else a subclass holds in these coordinates, after the change."""
@@ -245,6 +261,9 @@ class ConfounderLayer(nn.Module):
     def warn_of_collinear(self) -> None:
         """Say which columns the training rows cannot tell apart."""
         for column, sources in recursion.collinear(self.moments, self.columns.names):
+            if column in self._warned:
+                continue
+            self._warned.add(column)
             reason = "is constant" if sources == ["ones"] else f"is determined by {', '.join(sources)}"
             warnings.warn(
                 f"Column '{column}' {reason} in the {int(self.moments[-1, -1])} training rows so far. What is removed from"
@@ -275,6 +294,7 @@ class ConfounderLayer(nn.Module):
             and 0 in (self.beta.shape[1], incoming.shape[1])
         ):
             self.beta = self.beta.new_zeros(incoming.shape, dtype=incoming.dtype)
+        self._seen = None
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -16,6 +16,7 @@ from rmdn.errors import InputError, SettingError, UsageError
 from rmdn.layers import ranks
 from rmdn.layers.base import ConfounderLayer, Rows, Share, graph_task, one_of
 from rmdn.layers.subtraction import Projection, project_gradient, subtract_in_place, writable
+from rmdn.products import cross
 
 Gradient = Literal["constant", "projected"]
 # gradient="projected" averages the design's second moment over about this many rows for each column.
@@ -123,13 +124,15 @@ class RMDN(ConfounderLayer):
             return self.infer(features, confounders)
         if torch.compiler.is_compiling():
             return _outside_compiler()(self, features, confounders, labels)
+        if torch.is_autocast_enabled(features.device.type):
+            with torch.autocast(features.device.type, enabled=False):
+                return self._train(features, confounders, labels)
         return self._train(features, confounders, labels)
 
     def reset(self) -> None:
         """Forget all rows; the features' shape and the columns' standardization stay."""
-        self.P = torch.eye(len(self.P), dtype=self.P.dtype, device=self.P.device) * self.epsilon
-        for name in ("beta", "moments", "recent"):
-            setattr(self, name, torch.zeros_like(getattr(self, name)))
+        fresh = {name: torch.zeros_like(self.get_buffer(name)) for name in ("beta", "moments", "recent")}
+        self.replace(P=torch.eye(len(self.P), dtype=self.P.dtype, device=self.P.device) * self.epsilon, **fresh)
         self._memo = None
 
     def sums(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -139,15 +142,17 @@ class RMDN(ConfounderLayer):
             self._begin(rows, ranks.world(self.sync))
         self.adopt(features)
         design = self._design(rows)
-        return design.A, design.counted.mT @ rows.z.double()
+        return design.A, cross(design.counted, rows.z.double())
 
     def refit(self, A: Tensor, G: Tensor) -> None:
         """Take exactly the least-squares fit of these sums, X'X (p, p) and X'Z (p, h) in present coordinates."""
         self.reset()
-        self.P = recursion.absorb(self.P, A)
-        self.beta = recursion.solve(A, G).to(self.beta.dtype).view(self.beta.shape)
-        self.moments = A
-        self.recent = torch.cat([A, A.new_full((1, len(A)), float(A[-1, -1]))]) / A[-1, -1].clamp_min(1)
+        self.replace(
+            P=recursion.absorb(self.P, A),
+            beta=recursion.solve(A, G).to(self.beta.dtype).view(self.beta.shape),
+            moments=A,
+            recent=torch.cat([A / A[-1, -1].clamp_min(1), torch.ones_like(A[:1])]),
+        )
 
     @property
     def lag(self) -> float:
@@ -195,15 +200,15 @@ class RMDN(ConfounderLayer):
         if self._young():
             self._begin(rows, world)
         self.adopt(features)
-        with torch.autocast(features.device.type, enabled=False):
+        design = self._design(rows)
+        P, beta, total = self._absorbed(design, rows, world)
+        added = len(rows.X) * rows.positions if world == 1 and rows.counted is None else total[-1, -1].item()
+        if added and self._commit(P, beta, total, added):
             design = self._design(rows)
-            P, beta, total = self._absorbed(design, rows, world)
-            if total[-1, -1] and self._commit(P, beta, total):
-                design = self._design(rows)
         return self._memorized(design, rows)
 
     def _young(self) -> bool:
-        return self.standardize and not self.moments[-1, -1]
+        return self.standardize and not self.seen
 
     def _begin(self, rows: Rows, world: int) -> None:
         """Standardize by the first batch, so that not even its own sums suffer from large means."""
@@ -214,7 +219,7 @@ class RMDN(ConfounderLayer):
         self.center, self.scale = self.recentred(A)
 
     def _design(self, rows: Rows) -> Design:
-        X = (rows.X - self.center) / self.scale  # (B, p)
+        X = (rows.X - self.center) / self.scale if self.standardize else rows.X  # (B, p)
         counted = X if rows.counted is None else X * rows.counted[:, None]
         A = counted.mT @ counted
         return Design(X, counted, counted.to(self.beta.dtype), A if rows.positions == 1 else A * rows.positions)
@@ -229,27 +234,30 @@ class RMDN(ConfounderLayer):
             if not math.isfinite(beta[-1].sum().item()):
                 raise self._not_finite(rows)
             return P, beta, design.A
-        total, G = ranks.add(world, design.A, design.wide.mT @ rows.z)
-        if not math.isfinite(G[-1].sum().item() + total[-1, 0].item()):
+        total, G = ranks.add(world, design.A, cross(design.wide, rows.z))
+        if not math.isfinite(G[-1].sum().item()):
             raise self._not_finite(rows)
         P = recursion.absorb(P, total)
         return P, recursion.advance(beta, P, total, G), total
 
-    def _commit(self, P: Tensor, beta: Tensor, total: Tensor) -> bool:
+    def _commit(self, P: Tensor, beta: Tensor, total: Tensor, added: float) -> bool:
         """Take the new state; says whether the coordinates moved with it."""
-        self.P = recursion.regularize(P, self.regularization)
-        self.beta = beta.view(self.beta.shape)
-        self.moments = self.moments + total
+        before, recent = self.seen, self.recent
         if self.gradient == "projected":
-            rows = total[-1, -1]
-            share = rows / (rows + MEMORY_PER_COLUMN * len(P))
-            self.recent = torch.lerp(self.recent, torch.cat([total / rows, torch.ones_like(total[:1])]), share)
-        after, added = self.moments[-1, -1].item(), total[-1, -1].item()
-        if math.frexp(after)[1] == math.frexp(after - added)[1]:
+            share = added / (added + MEMORY_PER_COLUMN * len(P))
+            recent = torch.lerp(recent, torch.cat([total / added, torch.ones_like(total[:1])]), share)
+        self.replace(
+            P=recursion.regularize(P, self.regularization),
+            beta=beta.view(self.beta.shape),
+            moments=self.moments + total,
+            recent=recent,
+        )
+        self._seen = before + added
+        if math.frexp(before)[1] == math.frexp(before + added)[1]:
             return False
         if self.standardize:  # at every doubling of the rows
             self.move(*self.recentred(self.moments))
-        if after >= 4 * len(P):
+        if self.seen >= 4 * len(P):
             self.warn_of_collinear()
         return self.standardize
 
@@ -262,9 +270,9 @@ class RMDN(ConfounderLayer):
     def _memorized(self, design: Design, rows: Rows) -> Memo:
         first = self.columns.labels
         projection = None
-        if self.gradient == "projected" and self.recent[-1, 0]:
+        if self.gradient == "projected" and self.seen:
             M = self.recent[:-1] / self.recent[-1, 0]
-            M.diagonal().add_(1 / (self.epsilon * self.moments[-1, -1]))
+            M.diagonal().add_(1 / (self.epsilon * self.seen))
             samples = design.A[-1, -1].clamp_min(1)
             weights = torch.linalg.inv(M)[:, first:] / samples  # (p, c + 1)
             projection = Projection(design.wide, weights.to(design.wide.dtype), first)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rmdn.products import subtract_product_
+
 if TYPE_CHECKING:
     from rmdn.layers.base import ConfounderLayer
 
@@ -34,7 +36,7 @@ def writable(features: Tensor) -> bool:
 def subtract_in_place(features: Tensor, X: Tensor, beta: Tensor) -> Tensor:
     """Features - X beta, one coefficient for each feature, in the features' own memory."""
     if not features.requires_grad:
-        features.view(len(features), -1).addmm_(X, beta.flatten(1), alpha=-1)
+        subtract_product_(features.view(len(features), -1), X, beta.flatten(1))
         return features
     out: Tensor = _InPlace.apply(features, X, beta)
     return out
@@ -46,7 +48,7 @@ class _InPlace(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, X: Tensor, beta: Tensor) -> Tensor:
         ctx.mark_dirty(features)
-        features.view(len(features), -1).addmm_(X, beta.flatten(1), alpha=-1)
+        subtract_product_(features.view(len(features), -1), X, beta.flatten(1))
         return features
 
     @staticmethod
