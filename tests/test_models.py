@@ -100,9 +100,7 @@ def test_vit_defaults_are_the_papers(network, layers, pre_logits):
 
 def test_placements_name_attentions_blocks_and_the_pre_logits():
     names = [name for name, _ in small_vit2d().named_modules()]
-    chosen = {
-        key: [name for name in names if re.fullmatch(pattern, name)] for key, pattern in PLACEMENTS.items()
-    }
+    chosen = {key: [name for name in names if re.fullmatch(pattern, name)] for key, pattern in PLACEMENTS.items()}
     assert chosen == {
         "A": ["blocks.0.attn", "blocks.1.attn", "pre_logits"],
         "B": ["blocks.0", "blocks.1", "pre_logits"],
@@ -235,9 +233,7 @@ def test_build_makes_any_network(users_module):
 
 def test_build_makes_a_transformers_model_from_its_configs_entries():
     options = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    network = build(
-        "transformers.ViTForImageClassification", num_labels=5, image_size=16, patch_size=8, **options
-    )
+    network = build("transformers.ViTForImageClassification", num_labels=5, image_size=16, patch_size=8, **options)
     assert network(torch.zeros(1, 3, 16, 16)).logits.shape == (1, 5)
     with pytest.raises(SettingError, match=r"no argument 'num_label'; did you mean num_labels"):
         build("transformers.ViTForImageClassification", num_label=5)

@@ -136,9 +136,7 @@ def test_ranges_are_the_papers():
     both, moving = synthetic.continual(3, 1), synthetic.moving(1)
     for stages in (confounder, main, both, moving):
         assert stages[0].train.main_ranges == stages[0].train.confounder_ranges == first
-    assert (
-        confounder[4].train.confounder_ranges == both[4].train.confounder_ranges == ((2.5, 4.5), (4.5, 6.5))
-    )
+    assert confounder[4].train.confounder_ranges == both[4].train.confounder_ranges == ((2.5, 4.5), (4.5, 6.5))
     assert main[4].train.main_ranges == both[4].train.main_ranges == ((3.5, 5.5), (3.5, 5.5))
     assert confounder[4].train.main_ranges == main[4].train.confounder_ranges == first
     assert moving[3].train.confounder_ranges == first

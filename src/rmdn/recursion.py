@@ -39,18 +39,15 @@ def start(
     device: torch.device | str | None = None,
 ) -> State:
     """The state before any row: P = epsilon I, beta = 0. A larger epsilon trusts the first rows more."""
-    exact = {"dtype": torch.float64, "device": device}
     return State(
-        P=torch.eye(columns, **exact) * epsilon,
+        P=torch.eye(columns, dtype=torch.float64, device=device) * epsilon,
         beta=torch.zeros(columns, features, dtype=dtype, device=device),
-        rows=torch.zeros((), **exact),
-        prior=torch.full((), 1 / epsilon, **exact),
+        rows=torch.zeros((), dtype=torch.float64, device=device),
+        prior=torch.full((), 1 / epsilon, dtype=torch.float64, device=device),
     )
 
 
-def update(
-    state: State, X: Tensor, Z: Tensor, *, forgetting: float = 1.0, regularization: float = 0.0
-) -> State:
+def update(state: State, X: Tensor, Z: Tensor, *, forgetting: float = 1.0, regularization: float = 0.0) -> State:
     """The state after the rows X (B, p) and Z (B, h); an empty batch changes nothing."""
     _check_rows(state, X, Z)
     if len(X) == 0:

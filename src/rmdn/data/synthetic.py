@@ -167,9 +167,7 @@ def picture(stages: Stage | Sequence[Stage], examples: int = 2) -> Figure:
     columns = [stages] if isinstance(stages, Stage) else list(stages)
     most = min(len(stage.train) // 2 for stage in columns)
     if not 1 <= examples <= most:
-        raise SettingError(
-            f"examples={examples} of each group cannot be drawn; give a number from 1 to {most}."
-        )
+        raise SettingError(f"examples={examples} of each group cannot be drawn; give a number from 1 to {most}.")
     shown = torch.cat([stage.train.images[: 2 * examples] for stage in columns])
     darkest, brightest = shown.min().item(), shown.max().item()
     figure = Figure(figsize=(1.0 + 1.6 * len(columns), 0.5 + 1.75 * 2 * examples), layout="constrained")
@@ -271,9 +269,7 @@ def _check(per_group: int, seed: int, delta: float, image_size: int, grid: int) 
     if seed < 0:
         raise SettingError(f"seed={seed} is negative; give a whole number from 0 up.")
     if not 0 <= delta <= 1:
-        raise SettingError(
-            f"delta={delta} is not a strength; give a number from 0 (no confounder) to 1 (the full one)."
-        )
+        raise SettingError(f"delta={delta} is not a strength; give a number from 0 (no confounder) to 1 (the full one).")
     if image_size < 4 * grid or image_size % grid:
         raise SettingError(
             f"image_size={image_size} cannot be cut into {grid} x {grid} cells of at least 4 pixels a side; "

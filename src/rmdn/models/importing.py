@@ -47,9 +47,7 @@ def build(path: str, **arguments: Any) -> nn.Module:
 def _target(path: str) -> Callable[..., Any]:
     module_name, _, attribute = path.rpartition(":" if ":" in path else ".")
     if not module_name or not attribute:
-        raise SettingError(
-            f"{path!r} is not an import path; give package.module.Name or package.module:Name."
-        )
+        raise SettingError(f"{path!r} is not an import path; give package.module.Name or package.module:Name.")
     module = _import(module_name, path)
     if not hasattr(module, attribute):
         names = [name for name in dir(module) if not name.startswith("_")]
@@ -57,7 +55,7 @@ def _target(path: str) -> Callable[..., Any]:
     target = getattr(module, attribute)
     if not callable(target):
         raise SettingError(f"{path} is a {type(target).__name__}, not the class of a network.")
-    return target  # type: ignore[no-any-return]
+    return target
 
 
 def _import(name: str, path: str) -> ModuleType:
@@ -72,9 +70,7 @@ def _import(name: str, path: str) -> ModuleType:
                 f"There is no module {missing!r} to import {path} from; check the spelling, install its "
                 "package, or put the folder that holds it on PYTHONPATH."
             ) from error
-        raise SettingError(
-            f"{path} cannot be imported: it needs {missing!r}, which is not installed."
-        ) from error
+        raise SettingError(f"{path} cannot be imported: it needs {missing!r}, which is not installed.") from error
 
 
 def _check_arguments(path: str, target: Callable[..., Any], arguments: dict[str, Any]) -> None:

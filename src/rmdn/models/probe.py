@@ -58,6 +58,4 @@ def _full_name(network: nn.Module, name: str) -> str:
         return matches[0]
     near = matches or difflib.get_close_matches(name, names, n=5, cutoff=0.4) or names[:5]
     problem = "is the end of several names" if matches else "is not the name of a module"
-    raise PlacementError(
-        f"{name!r} {problem} in this {type(network).__name__}; did you mean {', '.join(near)}?"
-    )
+    raise PlacementError(f"{name!r} {problem} in this {type(network).__name__}; did you mean {', '.join(near)}?")

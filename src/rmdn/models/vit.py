@@ -41,9 +41,7 @@ class _ViT(nn.Module):
         try:
             from monai.networks.blocks.patchembedding import PatchEmbeddingBlock
         except ImportError as error:
-            raise MissingExtraError(
-                "The ViTs are built of MONAI's blocks: pip install 'rmdn[imaging]'."
-            ) from error
+            raise MissingExtraError("The ViTs are built of MONAI's blocks: pip install 'rmdn[imaging]'.") from error
         self.sizes, self.in_channels = sizes, in_channels
         self.patch_embedding = PatchEmbeddingBlock(
             in_channels, sizes, patch_size, hidden_size, num_heads, proj_type="conv", spatial_dims=len(sizes)

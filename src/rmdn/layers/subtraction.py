@@ -1,0 +1,81 @@
+"""Ways to take X beta out of features, and what the backward pass makes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from rmdn.layers.base import ConfounderLayer
+
+# Operations whose backward pass does not read their output: its memory may be written over.
+_OUTPUT_UNUSED = {
+    "ConvolutionBackward0",
+    "MkldnnConvolutionBackward0",
+    "CudnnConvolutionBackward0",
+    "AddmmBackward0",
+    "NativeBatchNormBackward0",
+    "CudnnBatchNormBackward0",
+    "NativeLayerNormBackward0",
+    "NativeGroupNormBackward0",
+    "AddBackward0",
+}
+
+
+def writable(features: Tensor) -> bool:
+    """Whether the residual may be written over the features without spoiling anybody's backward pass."""
+    if not features.is_contiguous() or features.dtype not in (torch.float32, torch.float64) or features.is_leaf:
+        return not features.requires_grad and features.is_contiguous() and features.dtype == torch.float32
+    return type(features.grad_fn).__name__ in _OUTPUT_UNUSED and not features._is_view()
+
+
+def subtract_in_place(features: Tensor, X: Tensor, beta: Tensor) -> Tensor:
+    """Features - X beta, one coefficient for each feature, in the features' own memory."""
+    if not features.requires_grad:
+        features.view(len(features), -1).addmm_(X, beta.flatten(1), alpha=-1)
+        return features
+    out: Tensor = _InPlace.apply(features, X, beta)
+    return out
+
+
+class _InPlace(torch.autograd.Function):
+    """Its own function, since autograd would otherwise rewrite the graph of the view that the product goes into."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, X: Tensor, beta: Tensor) -> Tensor:
+        ctx.mark_dirty(features)
+        features.view(len(features), -1).addmm_(X, beta.flatten(1), alpha=-1)
+        return features
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return grads[0], None, None
+
+
+class Projection(NamedTuple):
+    """The transposed derivative of a least-squares residual: g -> g - X M^-1 S X'g / B."""
+
+    X: Tensor  # (B, p)
+    weights: Tensor  # (p, c + 1): the columns of M^-1 / B that belong to removed columns
+    first: int  # the first removed column
+
+
+def project_gradient(residual: Tensor, projection: Projection, layer: ConfounderLayer) -> Tensor:
+    """The residual itself; in the backward pass its gradient loses what moves along the removed columns."""
+    out: Tensor = _ProjectGradient.apply(residual, projection, layer)
+    return out
+
+
+class _ProjectGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, residual: Tensor, projection: Projection, layer: ConfounderLayer) -> Tensor:
+        ctx.projection, ctx.layer = projection, layer
+        return residual.view_as(residual)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (X, weights, first), (gradient,) = ctx.projection, grads
+        along = X[:, first:].mT @ ctx.layer.pool(gradient).to(X.dtype)  # (c + 1, h)
+        return ctx.layer.subtract(gradient, X, weights @ along), None, None
