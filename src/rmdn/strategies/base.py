@@ -23,12 +23,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rmdn.deconfound import Deconfounded
 from rmdn.errors import InputError, SettingError
 
 if TYPE_CHECKING:
@@ -192,17 +193,6 @@ def takes_own_steps(strategy: Strategy) -> bool:
     return isinstance(strategy, Wrapper) and takes_own_steps(strategy.base)
 
 
-@runtime_checkable
-class TakesConfounders(Protocol):
-    """A network that `rmdn.deconfound` has wrapped: it is called with confounders, in training with labels too."""
-
-    def frozen(self) -> AbstractContextManager[Any]:
-        """Passes within it leave the layers' state as it is."""
-
-    def remove(self) -> nn.Module:
-        """The plain network."""
-
-
 def unwrapped(network: nn.Module) -> nn.Module:
     """The user's own module inside the wrappers that Fabric and DDP put around it."""
     while type(network).__name__ in ("_FabricModule", "DistributedDataParallel"):
@@ -215,7 +205,7 @@ def forward(network: nn.Module, batch: Batch) -> Tensor:
     check_batch(batch)
     own = unwrapped(network)
     logits: Tensor
-    if not isinstance(own, TakesConfounders):
+    if not isinstance(own, Deconfounded):
         logits = network(batch.images)
     elif own.training:  # not the wrapper's flag
         logits = network(batch.images, confounders=batch.confounders, labels=batch.labels)
@@ -227,7 +217,7 @@ def forward(network: nn.Module, batch: Batch) -> Tensor:
 def frozen(network: nn.Module) -> AbstractContextManager[Any]:
     """Passes within it, even in training mode, leave the state of a deconfounded network as it is."""
     own = unwrapped(network)
-    return own.frozen() if isinstance(own, TakesConfounders) else nullcontext()
+    return own.frozen() if isinstance(own, Deconfounded) else nullcontext()
 
 
 def check_batch(batch: Batch) -> None:

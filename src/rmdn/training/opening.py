@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+import rmdn
+from rmdn.deconfound import Deconfounded
 from rmdn.errors import InputError, MissingExtraError, SettingError
-from rmdn.strategies.base import StageData, Strategy, TakesConfounders
+from rmdn.layers import RMDN
+from rmdn.strategies.base import StageData, Strategy
 from rmdn.training.data import Source, StageLike, epoch_batches, mixed, open_split
 from rmdn.training.settings import Settings
 
@@ -89,12 +92,9 @@ def shown(fabric: Fabric, progress: bool | None) -> bool:
 
 
 def recalibrate(network: nn.Module, data: StageData) -> None:
-    """Exact coefficients for the weights as they are, in a deconfounded network; a plain one has none."""
-    if not isinstance(network, TakesConfounders):
-        return
-    from rmdn.deconfound import recalibrate as exactly  # type: ignore[import-not-found,unused-ignore]
-
-    exactly(network, _Triples(data), exact=True)
+    """Exact coefficients for the weights as they are, where a network has R-MDN layers."""
+    if isinstance(network, Deconfounded) and any(isinstance(layer, RMDN) for layer in network.layers.values()):
+        rmdn.recalibrate(network, _Triples(data), exact=True)
 
 
 class _Triples:
