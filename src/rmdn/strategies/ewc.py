@@ -105,17 +105,19 @@ def diagonal_fisher(
     """
     parameters = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+    random = torch.Generator().manual_seed(data.stage)  # the same on all ranks, whose Fishers must agree
     chosen = torch.zeros(data.rows, dtype=torch.bool)
-    chosen[torch.randperm(data.rows)[:samples]] = True
+    chosen[torch.randperm(data.rows, generator=random)[:samples]] = True
     training, first = network.training, 0
     network.eval()
     try:
         with frozen(network):
             for batch in data:
                 for i in chosen[first : first + len(batch.labels)].nonzero().flatten().tolist():
-                    row = Batch(*(part[i : i + 1] for part in batch[:3]), batch.stage)  # type: ignore[arg-type]
+                    one = slice(i, i + 1)
+                    row = Batch(batch.images[one], batch.confounders[one], batch.labels[one], batch.stage)
                     logits = forward(network, row)
-                    labels = row.labels if kind == "empirical" else drawn(logits)
+                    labels = row.labels if kind == "empirical" else drawn(logits, random)
                     loss = task_loss(logits, labels)
                     gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
                     for name, gradient in zip(parameters, gradients, strict=True):
@@ -127,6 +129,7 @@ def diagonal_fisher(
     return {name: squares / int(chosen.sum()) for name, squares in total.items()}
 
 
-def drawn(logits: Tensor) -> Tensor:
+def drawn(logits: Tensor, random: torch.Generator) -> Tensor:
     """A label for each row, drawn from the network's own prediction. (B,)"""
-    return torch.multinomial(F.softmax(class_scores(logits.detach()), dim=-1), 1)[:, 0]
+    chances = F.softmax(class_scores(logits.detach()), dim=-1).cpu()
+    return torch.multinomial(chances, 1, generator=random)[:, 0].to(logits.device)

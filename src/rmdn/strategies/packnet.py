@@ -113,20 +113,22 @@ class PackNet(Wrapper):
         parameters, fixed = dict(network.named_parameters()), dict(self.fixed)
         for name, owner in self.owner.items():
             free = (owner == FREE).flatten().nonzero().flatten()
-            weights = parameters[name].view(-1)
-            smallest = free[weights[free].abs().argsort()[: int(self.prune * len(free))]]
-            weights[smallest] = 0
-            fixed[name] = fixed[name].flatten().index_fill(0, smallest, True).view_as(owner)
+            sizes = parameters[name].flatten()[free].abs()
+            smallest = free[sizes.argsort()[: int(self.prune * len(free))]]
+            pruned = torch.zeros_like(fixed[name]).flatten().index_fill(0, smallest, True).view_as(owner)
+            parameters[name].masked_fill_(pruned, 0)
+            fixed[name] = fixed[name] | pruned
         self._hold(network, fixed)
 
     def _hold(self, network: nn.Module, fixed: Tensors) -> None:
         self.fixed = fixed
-        self.held = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+        self.held = {name: p.detach().clone() for name, p in network.named_parameters() if fixed[name].any()}
 
     @torch.no_grad()
     def _restore(self, network: nn.Module) -> None:
-        for name, parameter in network.named_parameters():
-            parameter.copy_(torch.where(self.fixed[name], self.held[name], parameter))
+        parameters = dict(network.named_parameters())
+        for name, values in self.held.items():
+            parameters[name].copy_(torch.where(self.fixed[name], values, parameters[name]))
 
     def state_dict(self) -> dict[str, Any]:
         """The masks, what they hold, each finished stage's buffers, and where the stage stands."""
