@@ -35,11 +35,11 @@ class Permutations:
         self.n = n
         strata = np.zeros(n, np.intp) if within is None else groups(within, "within", n)[0]
         if units is None:
-            self._sets = [np.flatnonzero(strata == code)[:, None] for code in np.unique(strata)]
+            self.sets = [np.flatnonzero(strata == code)[:, None] for code in np.unique(strata)]
         else:
-            self._sets = _sets_of_units(groups(units, "units", n)[0], strata)
-        self._sets = [rows for rows in self._sets if len(rows) > 1]  # each (units, rows of a unit)
-        if not self._sets:
+            self.sets = _sets_of_units(groups(units, "units", n)[0], strata)
+        self.sets = [rows for rows in self.sets if len(rows) > 1]  # each (units, rows of a unit)
+        if not self.sets:
             raise InputError(
                 "Nothing can be exchanged: no two units of the same number of rows lie in the same level of "
                 "`within`. Average the rows of each unit first, or choose coarser levels."
@@ -48,7 +48,7 @@ class Permutations:
     def draw(self, generator: np.random.Generator) -> Indices:
         """For each row, the row whose value it takes, (n,)."""
         taken = np.arange(self.n)
-        for rows in self._sets:
+        for rows in self.sets:
             taken[rows] = rows[generator.permutation(len(rows))]
         return taken
 

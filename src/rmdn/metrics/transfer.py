@@ -160,9 +160,10 @@ def _mean(values: Floats) -> Floats:
 
 
 def _floats(values: Any) -> Floats:
-    values = values.detach().cpu() if hasattr(values, "detach") else values
+    values = values.detach().cpu().numpy() if hasattr(values, "detach") else values
     try:
-        return np.array(values, dtype=np.float64)
+        numbers: Floats = np.asarray(values, np.float64)
+        return numbers
     except (TypeError, ValueError) as error:
         raise InputError(f"Expected numbers, all rows of one length; got {values!r} ({error}).") from error
 
