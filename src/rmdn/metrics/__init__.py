@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rmdn.metrics.dependence import PerClass, dcor2, dcor2_per_class
 from rmdn.metrics.dependence_inference import PermutationTest, dcor2_interval, dcor2_test
 from rmdn.metrics.fairness import ClassRates, class_rates
+from rmdn.metrics.identifiability import Identifiability, identifiability
 from rmdn.metrics.resampling import Interval
 from rmdn.metrics.transfer import (
     Transfer,
@@ -22,32 +23,90 @@ from rmdn.metrics.transfer import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from rmdn.metrics.confounding import full_confounder_test, partial_confounder_test
+    from rmdn.metrics.leakage import Leakage, leakage_check
+    from rmdn.metrics.probe import probe_layers
+    from rmdn.metrics.saliency import Saliency, glass_brain, region_saliency, saliency_map
+    from rmdn.metrics.streaming import (
+        ClassRatesMetric,
+        DistanceCorrelation,
+        IdentifiabilityMetric,
+        TransferMatrix,
+        VarianceSharesMetric,
+    )
+    from rmdn.metrics.tests import (
+        Comparison,
+        anova_tukey,
+        critical_difference_picture,
+        kruskal_conover,
+        mean_interval,
+    )
+    from rmdn.metrics.variance import ConfounderCurve, VarianceShares, confounder_curve, variance_shares
 
-_LAZY: dict[str, str] = {}
+_LAZY = {
+    "confounding": ["full_confounder_test", "partial_confounder_test"],
+    "leakage": ["Leakage", "leakage_check"],
+    "probe": ["probe_layers"],
+    "saliency": ["Saliency", "glass_brain", "region_saliency", "saliency_map"],
+    "streaming": [
+        "ClassRatesMetric",
+        "DistanceCorrelation",
+        "IdentifiabilityMetric",
+        "TransferMatrix",
+        "VarianceSharesMetric",
+    ],
+    "tests": ["Comparison", "anova_tukey", "critical_difference_picture", "kruskal_conover", "mean_interval"],
+    "variance": ["ConfounderCurve", "VarianceShares", "confounder_curve", "variance_shares"],
+}
+_HOME = {name: module for module, names in _LAZY.items() for name in names}
 
 __all__ = [
     "ClassRates",
+    "ClassRatesMetric",
+    "Comparison",
+    "ConfounderCurve",
+    "DistanceCorrelation",
+    "Identifiability",
+    "IdentifiabilityMetric",
     "Interval",
+    "Leakage",
     "PerClass",
     "PermutationTest",
+    "Saliency",
     "Transfer",
     "TransferDistances",
+    "TransferMatrix",
+    "VarianceShares",
+    "VarianceSharesMetric",
+    "anova_tukey",
     "class_rates",
+    "confounder_curve",
+    "critical_difference_picture",
     "dcor2",
     "dcor2_interval",
     "dcor2_per_class",
     "dcor2_test",
+    "full_confounder_test",
+    "glass_brain",
+    "identifiability",
+    "kruskal_conover",
+    "leakage_check",
+    "mean_interval",
+    "partial_confounder_test",
+    "probe_layers",
+    "region_saliency",
+    "saliency_map",
     "transfer",
     "transfer_distances",
     "transfer_intervals",
+    "variance_shares",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Variables as columns of a regression: classes as indicators, numbers as a cubic, so that a curve is seen too."""
+"""Variables as columns of a regression: classes as indicators, numbers as cubics, so that curves are seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_CLASSES = 10
 
 
 class Variable:
-    """Columns (n,) or (n, q): each is classes (text, booleans, at most ten whole numbers) or real numbers."""
+    """Columns (n,) or (n, q): each is classes (text, booleans, whole numbers of at most ten values) or real numbers."""
 
     def __init__(self, values: Any, name: str, rows: int | None = None) -> None:
         raw = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
@@ -34,7 +34,9 @@ class Variable:
         for column in columns:
             classes = column.dtype.kind in "USOb"
             numbers = groups(column, name)[0].astype(np.float64) if classes else array(column, name)[:, 0]
-            few = len(np.unique(numbers)) <= _MOST_CLASSES and bool((numbers == np.round(numbers)).all())
+            few = len(np.unique(numbers)) <= min(_MOST_CLASSES, self.n / 2) and bool(
+                (numbers == np.round(numbers)).all()
+            )
             self.columns.append((classes or few, numbers))
 
     @property
@@ -46,10 +48,11 @@ class Variable:
     def codes(self) -> NDArray[np.intp]:
         """One code for each combination of the columns' values, (n,)."""
         joint = np.stack([numbers for _, numbers in self.columns], 1)
-        return np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
+        found: NDArray[np.intp] = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
+        return found
 
     def numbers(self) -> Floats:
-        """Indicators of the classes and the plain numbers, standardized, (n, d); constant columns left out."""
+        """Indicators of the classes and the numbers, standardized, (n, d); constant columns left out."""
         parts = [_indicators(column) if classes else column[:, None] for classes, column in self.columns]
         return standardized(np.concatenate(parts, 1))
 
@@ -79,7 +82,7 @@ def standardized(columns: Floats) -> Floats:
 
 
 def _indicators(codes: Floats) -> Floats:
-    return (codes[:, None] == np.unique(codes)).astype(np.float64)
+    return np.asarray(codes[:, None] == np.unique(codes), np.float64)
 
 
 def _cubic(numbers: Floats) -> Floats:

@@ -61,7 +61,7 @@ def full_confounder_test(
     permutations: int = 999,
     seed: int = 0,
 ) -> PermutationTest:
-    """Is the prediction independent of the label given the confounder? A large p-value says: it may be all confounder.
+    """Is the prediction independent of the label given the confounder? A large p: it may be all confounder.
 
     Input as for `partial_confounder_test`. The value is the share of the prediction's variance left by the
     confounder that the label explains.
@@ -94,7 +94,7 @@ def _variables(predictions: Any, labels: Any, confounders: Any) -> tuple[Variabl
 def _test(
     prediction: Variable, moved: Variable, given: Variable, units: Any, permutations: int, seed: int
 ) -> PermutationTest:
-    """Share of the prediction's variance beyond `given` that `moved` explains, against `moved` exchanged given `given`."""
+    """Share of the prediction's variance beyond `given` that `moved` explains, against exchanges."""
     at_least(permutations, 1, "permutations")
     whole = prediction.numbers()
     left = without(whole, orthonormal(given.curves()))  # (n, d)
@@ -149,7 +149,8 @@ def _affinities(moved: Variable, given: Variable) -> tuple[Floats, Floats]:
             return np.zeros((moved.n, 1)), indicators.astype(np.float64)
         linear = need("sklearn.linear_model", "study", "The confounder test of classes given numbers")
         model = linear.LogisticRegression(C=100.0, max_iter=1000).fit(design, moved.codes)
-        return np.asarray(model.predict_log_proba(design)), indicators.astype(np.float64)
+        probability = np.clip(model.predict_proba(design), 1e-12, None)
+        return np.log(probability), indicators.astype(np.float64)
     values = moved.numbers()  # (n, d)
     residual = without(values, orthonormal(given.curves()))
     freedom = max(moved.n - design.shape[1] - 1, 1)

@@ -38,7 +38,7 @@ def class_rates(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> ClassRates:
-    """Accuracy, balanced accuracy, |bAcc - A|, TPR, TNR and TPR - TNR of predicted classes (n,), with intervals.
+    """Accuracy, balanced accuracy, |bAcc - A|, TPR, TNR, TPR - TNR of predicted classes (n,), with intervals.
 
     Balanced accuracy is the mean of the classes' recalls; `best` is the theoretical accuracy A. For two
     classes, `positive` names the positive one (the larger level if not given). Intervals are percentiles of a

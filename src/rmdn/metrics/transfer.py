@@ -163,18 +163,18 @@ def _floats(values: Any) -> Floats:
     values = values.detach().cpu().numpy() if hasattr(values, "detach") else values
     try:
         numbers: Floats = np.asarray(values, np.float64)
-        return numbers
     except (TypeError, ValueError) as error:
         raise InputError(f"Expected numbers, all rows of one length; got {values!r} ({error}).") from error
+    return numbers
 
 
 def _square(R: Any) -> Floats:
-    R = _floats(R)
-    if R.ndim != 2 or R.shape[0] != R.shape[1] or not len(R):
+    matrix = _floats(R)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
         raise InputError(
-            f"R must be S x S, R[i, j] the score on stage j after training on stage i; got shape {R.shape}."
+            f"R must be S x S, R[i, j] the score on stage j after stage i; got shape {matrix.shape}."
         )
-    return R
+    return matrix
 
 
 def _per_stage(values: Any, name: str, stages: int) -> Floats:
