@@ -27,13 +27,7 @@ if TYPE_CHECKING:
     from rmdn.metrics.leakage import Leakage, leakage_check
     from rmdn.metrics.probe import probe_layers
     from rmdn.metrics.saliency import Saliency, glass_brain, region_saliency, saliency_map
-    from rmdn.metrics.streaming import (
-        ClassRatesMetric,
-        DistanceCorrelation,
-        IdentifiabilityMetric,
-        TransferMatrix,
-        VarianceSharesMetric,
-    )
+    from rmdn.metrics.streaming import ClassRatesMetric, Collected, DistanceCorrelation, TransferMatrix
     from rmdn.metrics.tests import (
         Comparison,
         anova_tukey,
@@ -48,13 +42,7 @@ _LAZY = {
     "leakage": ["Leakage", "leakage_check"],
     "probe": ["probe_layers"],
     "saliency": ["Saliency", "glass_brain", "region_saliency", "saliency_map"],
-    "streaming": [
-        "ClassRatesMetric",
-        "DistanceCorrelation",
-        "IdentifiabilityMetric",
-        "TransferMatrix",
-        "VarianceSharesMetric",
-    ],
+    "streaming": ["ClassRatesMetric", "Collected", "DistanceCorrelation", "TransferMatrix"],
     "tests": ["Comparison", "anova_tukey", "critical_difference_picture", "kruskal_conover", "mean_interval"],
     "variance": ["ConfounderCurve", "VarianceShares", "confounder_curve", "variance_shares"],
 }
@@ -63,11 +51,11 @@ _HOME = {name: module for module, names in _LAZY.items() for name in names}
 __all__ = [
     "ClassRates",
     "ClassRatesMetric",
+    "Collected",
     "Comparison",
     "ConfounderCurve",
     "DistanceCorrelation",
     "Identifiability",
-    "IdentifiabilityMetric",
     "Interval",
     "Leakage",
     "PerClass",
@@ -77,7 +65,6 @@ __all__ = [
     "TransferDistances",
     "TransferMatrix",
     "VarianceShares",
-    "VarianceSharesMetric",
     "anova_tukey",
     "class_rates",
     "confounder_curve",

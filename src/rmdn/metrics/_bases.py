@@ -16,7 +16,7 @@ _MOST_CLASSES = 10
 
 
 class Variable:
-    """Columns (n,) or (n, q): each is classes (text, booleans, whole numbers of at most ten values) or real numbers."""
+    """Columns (n,) or (n, q): each is classes (text, booleans, at most ten whole numbers) or numbers."""
 
     def __init__(self, values: Any, name: str, rows: int | None = None) -> None:
         raw = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
