@@ -101,7 +101,7 @@ def region_saliency(
     It assumes images registered to MNI space and the right affine. It cannot show more than the atlas holds:
     the Harvard-Oxford atlas has no cerebellum (what falls on it is in `outside`); `atlas="aal"` has one.
     """
-    ndimage = need("scipy.ndimage", "study", "Smoothing a saliency map")
+    ndimage = need("scipy.ndimage", "imaging", "Smoothing a saliency map")
     values = np.asarray(saliency, np.float64)
     if values.ndim != 3 or not np.isfinite(values).all() or values.min() < 0 or values.max() <= 0:
         raise InputError(

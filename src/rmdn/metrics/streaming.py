@@ -64,11 +64,13 @@ class Collected(Metric):
 
     def compute(self) -> Any:
         """The measure of all rows of all ranks."""
-        rows = torch.cat(self.rows) if isinstance(self.rows, list) else self.rows
-        if not self.layout:
+        if not self.layout or len(self.rows) == 0:
             raise UsageError(
                 "Nothing was added yet: call update first, on every rank (with no rows, if it has none)."
             )
+        rows = (
+            torch.cat(self.rows) if isinstance(self.rows, list) else self.rows
+        )  # joined already after a sync
         ends = np.cumsum([int(np.prod(shape)) for _, shape in self.layout])
         parts = torch.tensor_split(rows, ends.tolist()[:-1], 1)
         arguments = {
