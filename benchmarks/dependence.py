@@ -65,9 +65,7 @@ def memory(n: int, p: int, q: int) -> None:
     value = float(dcor2(x, y))
     taken = time.perf_counter() - start
     extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
-    print(
-        f"n = {n:,} x {p} against {q}: {taken:.1f} s, {extra:.3f} GiB more than before (bar 1), dcor2 = {value:.6f}"
-    )
+    print(f"n = {n:,} x {p} against {q}: {taken:.1f} s, {extra:.3f} GiB more (bar 1), dcor2 {value:.6f}")
 
 
 def test(n: int, p: int, q: int) -> None:
@@ -85,12 +83,11 @@ def child(part: str, n: int, p: int, q: int) -> str:
 
 
 def compare(n: int, p: int, q: int) -> None:
-    (mine, value), (other, reference) = (
-        map(float, child(part, n, p, q).split()) for part in ("ours", "theirs")
-    )
+    mine, value = map(float, child("ours", n, p, q).split())
+    other, reference = map(float, child("theirs", n, p, q).split())
     print(
-        f"n = {n:,} x {p} against {q}: rmdn {mine:.4f} s, dcor {other:.4f} s, {other / mine:.1f} times faster; "
-        f"values differ by {abs(value - reference):.1e}"
+        f"n = {n:,} x {p} against {q}: rmdn {mine:.4f} s, dcor {other:.4f} s, {other / mine:.1f} times "
+        f"faster; values differ by {abs(value - reference):.1e}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,10 @@ class Variable:
             )
         self.n = len(raw)
         self.columns: list[tuple[bool, Floats]] = []  # whether it is classes, and its codes or numbers
-        for column in columns:
+        for k in range(len(columns)):
+            column = columns[k]
+            if column.dtype.kind == "O" and all(isinstance(value, Real) for value in column):
+                column = column.astype(np.float64)  # a table of mixed columns
             classes = column.dtype.kind in "USOb"
             numbers = groups(column, name)[0].astype(np.float64) if classes else array(column, name)[:, 0]
             few = len(np.unique(numbers)) <= min(_MOST_CLASSES, self.n / 2) and bool(

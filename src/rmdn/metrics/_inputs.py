@@ -15,12 +15,7 @@ from rmdn.errors import InputError, MissingExtraError, SettingError
 
 def matrix(values: Any, name: str, rows: int | None = None) -> Tensor:
     """Finite numbers as (n, p) in float64 (float32 where a device has no float64), on their own device."""
-    try:
-        tensor = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"{name} must be numbers (array, tensor or list); got {type(values).__name__}: {error}"
-        ) from error
+    tensor = values if isinstance(values, Tensor) else _tensor(values, name)
     if tensor.ndim == 0 or tensor.is_complex():
         raise InputError(f"{name} must be real numbers, one row a sample; got {_describe(tensor)}.")
     if rows is not None and len(tensor) != rows:
@@ -59,7 +54,7 @@ def groups(values: Any, name: str, rows: int | None = None) -> tuple[NDArray[np.
         raise InputError(
             f"{name} has {len(column)} rows, expected {rows}: one row a sample, in the same order."
         )
-    if column.dtype == object and any(value is None or value != value for value in column):
+    if column.dtype == object and any(_missing(value) for value in column):
         raise InputError(f"{name} has missing entries. Drop these rows first, in every argument alike.")
     if np.issubdtype(column.dtype, np.inexact) and not np.isfinite(column).all():
         row = int(np.flatnonzero(~np.isfinite(column))[0])
@@ -97,6 +92,22 @@ def need(module: str, extra: str, purpose: str) -> Any:
         raise MissingExtraError(
             f"{purpose} needs {module.partition('.')[0]!r}: pip install 'rmdn[{extra}]' ({error})."
         ) from error
+
+
+def _missing(value: Any) -> bool:
+    """None, NaN, or pandas' NA, which cannot be compared."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def _tensor(values: Any, name: str) -> Tensor:
+    """Lists, arrays and table columns as a tensor that may be read-only or reversed in the original."""
+    try:
+        numbers = np.array(values)
+        if numbers.dtype.kind not in "biufcO":
+            raise TypeError(f"entries are {numbers.dtype}")
+        return torch.from_numpy(numbers.astype(np.complex128 if numbers.dtype.kind == "c" else np.float64))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers; got {type(values).__name__}: {error}.") from error
 
 
 def _describe(tensor: Tensor) -> str:

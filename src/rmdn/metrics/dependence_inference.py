@@ -74,8 +74,8 @@ def dcor2_interval(x: Any, y: Any, *, units: Any = None, confidence: float = 0.9
     """`dcor2` with a confidence interval from the delete-one-unit jackknife, in O(n^2) time.
 
     It assumes independent units (rows, or the subjects, families or sites named in `units`), enough of them
-    for a t-distribution (say 20), and no single unit that carries the result. Near independence it is wider
-    than need be, and it cannot replace `dcor2_test`: whether it covers zero is not a test.
+    for a t-distribution (say 20), and no single unit that carries the result. It cannot show whether there is
+    dependence at all: near independence it is wider than need be, and `dcor2_test` is the test.
 
     NaN ends where leaving a unit out leaves no value. (A plain bootstrap would draw rows twice, and so put
     distances of zero where there are none, which pushes distance correlation upwards.)

@@ -129,7 +129,11 @@ def _sums_by_unit(scores: Sequence[Sequence[Any]], units: Sequence[Any] | None) 
         for j, column in enumerate(row):
             if column is None:
                 continue
-            values = np.asarray(column, dtype=np.float64).reshape(-1)
+            values = _floats(column).reshape(-1)
+            if not np.isfinite(values).all():
+                raise InputError(
+                    f"scores[{i}][{j}] has NaN or infinite entries. Drop these rows for every stage i."
+                )
             if len(values) != sizes[j]:
                 raise InputError(
                     f"scores[{i}][{j}] has {len(values)} rows, expected {sizes[j]} as elsewhere."
