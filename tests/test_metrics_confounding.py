@@ -305,3 +305,20 @@ def test_curve_of_a_known_model():
         confounder_curve(lambda c: image, c, 2)
     with pytest.raises(InputError, match="1 rows for 50"):
         confounder_curve(lambda c: image[:1], c)
+
+
+def test_a_table_of_mixed_columns_keeps_numbers_as_numbers():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.normal(size=80), "sex": rng.choice(["f", "m"], 80)})
+    kinds = [classes for classes, _ in Variable(table, "confounders").columns]
+    assert kinds == [False, True]
+    label = rng.choice(["AD", "CN"], 80)
+    assert partial_confounder_test(table["age"] ** 2, label, table, permutations=39).p_value < 0.05
+
+
+def test_a_subject_whose_label_changes_cannot_move_within_labels():
+    prediction, _, confounder = draw("classes", 0, n=20)
+    with pytest.raises(InputError, match="share one level"):
+        partial_confounder_test(prediction, np.arange(20) % 2, confounder, units=np.arange(20) // 2)

@@ -280,3 +280,23 @@ def _pair(n, seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=n)
     return x, x + rng.normal(size=n)
+
+
+def test_columns_of_a_table_are_taken_as_they_come():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"age": rng.normal(size=30), "score": rng.normal(size=30), "site": ["a", "b", "c"] * 10}
+    )
+    table = table.sort_values("age")
+    age, score = table["age"].to_numpy(), table["score"].to_numpy()
+    value = dcor2(table[["age", "score"]], table["score"])  # read-only, an index out of order
+    assert float(value) == pytest.approx(plain(np.c_[age, score], score))
+    assert float(dcor2(age[::-1], score[::-1])) == pytest.approx(plain(age, score))
+    assert 0 < dcor2_test(table["age"], table["score"], within=table["site"], permutations=9).p_value <= 1
+    table["site"] = table["site"].where(table["age"] > 0)
+    with pytest.raises(InputError, match="missing entries"):
+        dcor2_test(table["age"], table["score"], within=table["site"])
+    with pytest.raises(InputError, match="must be numbers"):
+        dcor2(table[["age", "site"]], table["score"])

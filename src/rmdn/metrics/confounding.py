@@ -133,11 +133,16 @@ def _conditional_orders(
     hub = np.arange(moved.n)[None]
     for pairs in reversed(rounds):
         _swap(hub, pairs, exchange.sets, place, self_, generator)
-    orders = hub.repeat(copies, axis=0)
+    at_once = max(1, _CHUNK // (4 * moved.n))
+    sizes = [min(at_once, copies - done) for done in range(0, copies, at_once)]
+    found = []
     long = copies * moved.n * _STEPS > 1e9
-    for pairs in track(rounds, len(rounds), "Conditional permutations", long=long):
-        _swap(orders, pairs, exchange.sets, place, self_, generator)
-    return orders
+    for size in track(sizes, len(sizes), "Conditional permutations", long=long):
+        orders = hub.repeat(size, axis=0)
+        for pairs in rounds:
+            _swap(orders, pairs, exchange.sets, place, self_, generator)
+        found.append(orders)
+    return np.concatenate(found)
 
 
 def _affinities(moved: Variable, given: Variable) -> tuple[Floats, Floats]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rmdn.errors import InputError
 from rmdn.metrics._bases import Variable
 from rmdn.metrics._inputs import array, at_least, groups, need
 from rmdn.metrics._progress import track
@@ -52,6 +53,8 @@ def leakage_check(
     inside.
     """
     label = Variable(labels, "labels")
+    if len(label.columns) > 1:
+        raise InputError(f"labels must be one value a row; got {len(label.columns)} columns.")
     x = array(features, "features", label.n)
     confounder = array(confounders, "confounders", label.n)
     unit = np.arange(label.n) if units is None else groups(units, "units", label.n)[0]

@@ -41,8 +41,9 @@ class Permutations:
         self.sets = [rows for rows in self.sets if len(rows) > 1]  # each (units, rows of a unit)
         if not self.sets:
             raise InputError(
-                "Nothing can be exchanged: no two units of the same number of rows lie in the same level of "
-                "`within`. Average the rows of each unit first, or choose coarser levels."
+                "Nothing can be exchanged: no two units of the same number of rows lie in the same level (of "
+                "`within`, or of the variable that is given). Average the rows of each unit first, or choose "
+                "coarser levels."
             )
 
     def draw(self, generator: np.random.Generator) -> Indices:
@@ -60,8 +61,9 @@ def _sets_of_units(units: Indices, strata: Indices) -> list[Indices]:
     for rows in np.split(order, np.flatnonzero(np.diff(units[order])) + 1):
         if len(np.unique(strata[rows])) > 1:
             raise InputError(
-                f"The unit of row {int(rows[0])} lies in several levels of `within`: a unit moves as "
-                "a whole, so all its rows must share one level."
+                f"The unit of row {int(rows[0])} lies in several levels of what rows are exchanged within "
+                "(`within`, or the variable that is given): a unit moves as a whole, so all its rows must "
+                "share one level."
             )
         alike.setdefault((int(strata[rows[0]]), len(rows)), []).append(rows)
     return [np.stack(members) for members in alike.values()]

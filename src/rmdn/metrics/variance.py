@@ -124,11 +124,7 @@ def confounder_curve(
         places = np.asarray(_host(values), np.float64).reshape(-1)
     found = []
     for place in places:
-        moved = (
-            confounders.clone()
-            if isinstance(confounders, torch.Tensor)
-            else np.array(confounders, np.float64)
-        )
+        moved = _copy(confounders)
         moved.reshape(len(columns), -1)[:, column] = place
         with torch.no_grad():
             output = _host(predict(moved)).astype(np.float64)
@@ -139,6 +135,13 @@ def confounder_curve(
     mean = outputs.mean(1)
     low, high = np.quantile(outputs, [0.05, 0.95], axis=1)
     return ConfounderCurve(places, mean, low, high, float((mean.max(0) - mean.min(0)).max()))
+
+
+def _copy(confounders: Any) -> Any:
+    """A copy of the same kind that can hold fractions."""
+    if not isinstance(confounders, torch.Tensor):
+        return np.array(confounders, np.float64)
+    return confounders.detach().clone() if confounders.is_floating_point() else confounders.float()
 
 
 def _host(values: Any) -> NDArray[Any]:
