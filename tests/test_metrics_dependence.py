@@ -300,3 +300,20 @@ def test_columns_of_a_table_are_taken_as_they_come():
         dcor2_test(table["age"], table["score"], within=table["site"])
     with pytest.raises(InputError, match="must be numbers"):
         dcor2(table[["age", "site"]], table["score"])
+
+
+@pytest.mark.parametrize("far", [1e2, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("p", [1, 3, 20])
+def test_one_point_far_away_does_not_drown_the_others(p, far):
+    """Centring takes a far point's distance out again, so the others still decide."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, p))
+    y = x[:, 0] ** 2 + 0.1 * rng.normal(size=60)
+    x[7] = far
+    assert float(dcor2(x, y)) == pytest.approx(plain(x, y), abs=1e-6 if far > 1e6 else 1e-8)
+    if far > 1e5:  # no number rather than a wrong one
+        assert np.isnan(dcor2_test(x, y, permutations=3).p_value)
+        assert np.isnan(dcor2_interval(x, y).low)
+    both = y.copy()
+    both[3] = -far
+    assert float(dcor2(x, both)) == pytest.approx(plain(x, both), abs=1e-6 if far > 1e6 else 1e-8)

@@ -33,8 +33,8 @@ class Points:
             ones = torch.ones_like(squares)
             self._left = torch.cat([-2 * x, squares, ones], 1)  # (n, p + 2): left_i . right_j = |x_i - x_j|^2
             self._right = torch.cat([x, ones, squares], 1)
-            # Below this a squared distance is rounding noise: equal points must be at distance 0.
-            self._noise = 16 * torch.finfo(x.dtype).eps * float(squares.max())
+            # Below the sum of two points' noise a squared distance is rounding: equal points must be at 0.
+            self._noise = 16 * torch.finfo(x.dtype).eps * squares
 
     def tile(self, rows: slice | Tensor, columns: slice | Tensor) -> Tensor:
         """Distances of some points to some others, (r, c)."""
@@ -43,7 +43,7 @@ class Points:
         if self.columns <= _FEW_COLUMNS:
             return torch.cdist(self.x[rows], self.x[columns], compute_mode="donot_use_mm_for_euclid_dist")
         squares = self._left[rows] @ self._right[columns].T
-        return torch.threshold_(squares, self._noise, 0.0).sqrt_()
+        return squares.masked_fill_(squares < self._noise[rows] + self._noise[columns].T, 0.0).sqrt_()
 
 
 def tiles(n: int, device: torch.device) -> Iterator[tuple[slice, slice]]:
@@ -79,6 +79,31 @@ def tile_sums(x: Points, y: Points) -> Sums:
             a[columns] += a_tile.sum(0)
             b[columns] += b_tile.sum(0)
     return Sums(products, a, b)
+
+
+def centred(tile: Tensor, row_sums: Tensor, rows: slice, columns: slice) -> Tensor:
+    """The U-centred distances of a tile (its diagonal, which never counts, is left as it falls)."""
+    n = len(row_sums)
+    return (
+        tile
+        - row_sums[rows, None] / (n - 2)
+        - row_sums[None, columns] / (n - 2)
+        + row_sums.sum() / ((n - 1) * (n - 2))
+    )
+
+
+def centred_products(x: Points, y: Points, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums of U-centred products xy, xx, yy entry by entry: a second pass, for when the sums cancel."""
+    found = x.x.new_zeros(3)
+    for rows, columns in tiles(x.n, x.x.device):
+        a_tile = centred(x.tile(rows, columns), a, rows, columns)
+        b_tile = centred(y.tile(rows, columns), b, rows, columns)
+        if rows == columns:
+            a_tile.fill_diagonal_(0)
+            b_tile.fill_diagonal_(0)
+        products = (a_tile * b_tile).sum(), (a_tile * a_tile).sum(), (b_tile * b_tile).sum()
+        found += mirrored(rows, columns) * torch.stack(products)
+    return found[0], found[1], found[2]
 
 
 def line_sums(x: Tensor, y: Tensor) -> Sums:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rmdn.errors import InputError, RMDNWarning
-from rmdn.metrics._distances import Points, Sums, line_sums, tile_sums, tiles
+from rmdn.metrics._distances import Points, Sums, centred, centred_products, line_sums, tile_sums, tiles
 from rmdn.metrics._inputs import groups, matrix
 
 _LEAST = 4  # samples: the bias correction divides by n - 3
@@ -82,15 +82,20 @@ def correlation(x: Tensor, y: Tensor) -> Tensor:
         return (x.sum() + y.sum()) * float("nan")
     x, y = standard(x), standard(y)
     if x.shape[1] == 1 and y.shape[1] == 1:
-        return _ratio(x, y, line_sums(x[:, 0], y[:, 0]))[0]
+        value = _ratio(x, y, line_sums(x[:, 0], y[:, 0]))[0]
+        if not bool(value.isnan()):
+            return value
     return cast(Tensor, _DistanceCorrelation.apply(x, y))  # type: ignore[no-untyped-call]
 
 
 def standard(x: Tensor) -> Tensor:
-    """x moved to mean 0 and scaled to at most 1: no distance correlation changes, and no square overflows."""
+    """x moved to median 0 and scaled to at most 1: no distance correlation changes, and no square overflows.
+
+    The median, not the mean: one far point must not move all others away from 0, where digits are dense.
+    """
     with torch.no_grad():
         largest = x.abs().max().clamp_min(torch.finfo(x.dtype).tiny)
-        centre = (x / largest).mean(0)
+        centre = (x / largest).median(0).values
         spread = (x / largest - centre).abs().max().clamp_min(torch.finfo(x.dtype).tiny)
     return (x / largest - centre) / spread
 
@@ -101,17 +106,36 @@ def u_product(products: Tensor, crossed: Tensor, a_total: Tensor, b_total: Tenso
 
 
 def u_variance(x: Tensor, a: Tensor) -> Tensor:
-    """The same for x (n, p) of mean zero with itself; NaN where rounding is all that is left of it."""
-    n = len(x)
-    squares = 2 * n * (x * x).sum() - 2 * (x.sum(0) ** 2).sum()  # sum_ij a_ij^2 in closed form
-    value = u_product(squares, torch.dot(a, a), a.sum(), a.sum(), n)
-    return torch.where(value > 64 * torch.finfo(x.dtype).eps * squares.detach(), value, float("nan"))
+    """The same for x (n, p) with itself; NaN where the sums cancel to fewer than about eight digits."""
+    squares = _square_distances(x)
+    value = u_product(squares, torch.dot(a, a), a.sum(), a.sum(), len(x))
+    return torch.where(value > torch.finfo(x.dtype).eps ** 0.5 * squares.detach(), value, float("nan"))
+
+
+def _square_distances(x: Tensor) -> Tensor:
+    """sum_ij |x_i - x_j|^2 in closed form."""
+    return 2 * len(x) * (x * x).sum() - 2 * (x.sum(0) ** 2).sum()
 
 
 def _ratio(x: Tensor, y: Tensor, sums: Sums) -> tuple[Tensor, Tensor, Tensor]:
     """The correlation and both variances."""
     covariance = u_product(sums.products, torch.dot(sums.a, sums.b), sums.a.sum(), sums.b.sum(), len(x))
     x_variance, y_variance = u_variance(x, sums.a), u_variance(y, sums.b)
+    return covariance / (x_variance.sqrt() * y_variance.sqrt()), x_variance, y_variance
+
+
+def _careful_ratio(x: Tensor, y: Tensor, sums: Sums) -> tuple[Tensor, Tensor, Tensor]:
+    """The same by a second pass over the distances; NaN where even there only rounding is left.
+
+    A point far away adds nearly the same to all its distances. Centring takes that out again, but only
+    entry by entry does it leave the digits of the others.
+    """
+    covariance, *variances = centred_products(Points(x), Points(y), sums.a, sums.b)
+    least = (2**20 * torch.finfo(x.dtype).eps) ** 2
+    x_variance, y_variance = (
+        torch.where(variance > least * _square_distances(side), variance, float("nan"))
+        for variance, side in zip(variances, (x, y), strict=True)
+    )
     return covariance / (x_variance.sqrt() * y_variance.sqrt()), x_variance, y_variance
 
 
@@ -126,6 +150,8 @@ class _DistanceCorrelation(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
         sums = tile_sums(Points(x), Points(y))
         value, x_variance, y_variance = _ratio(x, y, sums)
+        if bool(value.isnan()):
+            value, x_variance, y_variance = _careful_ratio(x, y, sums)
         ctx.save_for_backward(x, y, sums.a, sums.b, value, x_variance, y_variance)
         return value
 
@@ -138,21 +164,10 @@ class _DistanceCorrelation(torch.autograd.Function):
         x_slope, y_slope = torch.zeros_like(x), torch.zeros_like(y)
         for rows, columns in tiles(len(x), x.device):
             a_tile, b_tile = x_points.tile(rows, columns), y_points.tile(rows, columns)  # (r, c)
-            a_centred, b_centred = _centred(a_tile, a, rows, columns), _centred(b_tile, b, rows, columns)
+            a_centred, b_centred = centred(a_tile, a, rows, columns), centred(b_tile, b, rows, columns)
             _add_slope(x_slope, x, a_tile, b_centred / scale - value * a_centred / x_variance, rows, columns)
             _add_slope(y_slope, y, b_tile, a_centred / scale - value * b_centred / y_variance, rows, columns)
         return gradient * x_slope, gradient * y_slope
-
-
-def _centred(tile: Tensor, row_sums: Tensor, rows: slice, columns: slice) -> Tensor:
-    """The U-centred distances of a tile (its diagonal, which never counts, is left as it falls)."""
-    n = len(row_sums)
-    return (
-        tile
-        - row_sums[rows, None] / (n - 2)
-        - row_sums[None, columns] / (n - 2)
-        + row_sums.sum() / ((n - 1) * (n - 2))
-    )
 
 
 def _add_slope(

@@ -77,8 +77,9 @@ def dcor2_interval(x: Any, y: Any, *, units: Any = None, confidence: float = 0.9
     for a t-distribution (say 20), and no single unit that carries the result. It cannot show whether there is
     dependence at all: near independence it is wider than need be, and `dcor2_test` is the test.
 
-    NaN ends where leaving a unit out leaves no value. (A plain bootstrap would draw rows twice, and so put
-    distances of zero where there are none, which pushes distance correlation upwards.)
+    NaN ends where leaving a unit out leaves no value, or one point lies so far away that sums lose digits. (A
+    plain bootstrap would draw rows twice, and so put distances of zero where there are none, which pushes
+    distance correlation upwards.)
     """
     x, y = (side.detach() for side in paired(x, y))
     n = len(x)
@@ -91,9 +92,11 @@ def dcor2_interval(x: Any, y: Any, *, units: Any = None, confidence: float = 0.9
     if count < 2:
         raise InputError(f"An interval needs at least two units; got {count}.")
     left = n - torch.bincount(codes, minlength=count)
-    if math.isnan(value) or int(left.min()) < 4:
+    x, y = standard(x), standard(y)
+    digits = u_variance(x, _row_sums(x)) * u_variance(y, _row_sums(y))
+    if bool((value * digits).isnan()) or int(left.min()) < 4:
         return Interval(value, float("nan"), float("nan"))
-    replicates = _leave_out(standard(x), standard(y), codes, left)
+    replicates = _leave_out(x, y, codes, left)
     error = math.sqrt((count - 1) / count * float(((replicates - replicates.mean()) ** 2).sum()))
     stats = need("scipy.stats", "study", "A confidence interval of dcor2")
     reach = float(stats.t.ppf((1 + level(confidence)) / 2, count - 1)) * error
