@@ -1,0 +1,1 @@
+"""Data: the paper's synthetic images, study tables, stages and the three studies' adapters."""
