@@ -26,6 +26,8 @@ from rmdn.cells import are_numbers, column, is_missing, some
 from rmdn.errors import InputError, SettingError, UsageError
 from rmdn.terms import KINDS, Category, Column, Fit, Interaction, Number, Term
 
+__all__ = ["Category", "Interaction", "Number", "Schema", "guess"]
+
 LARGEST = float(np.finfo(np.float32).max)
 
 

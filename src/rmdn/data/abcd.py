@@ -95,11 +95,10 @@ def _baseline(folder: Path, name: str, needed: tuple[str, ...]) -> Any:
 def _scans(folder: Path) -> dict[str, str]:
     """The T1-weighted scan of each child; the first visit's where several are there."""
     found: dict[str, str] = {}
-    files = [path for path in folder.rglob("*.nii*") if "t1" in path.name.lower() or "_" not in path.stem[9:]]
-    for path in sorted(files, key=lambda path: ("baseline" not in path.as_posix().lower(), path)):
-        match = re.search(r"NDAR_?INV[A-Za-z0-9]{8}", path.as_posix())
-        if match:
-            found.setdefault(_key(match.group()), str(path))
+    for path in sorted(folder.rglob("*.nii*"), key=lambda path: ("baseline" not in path.name.lower(), path)):
+        match = re.match(r"(?:sub-)?(NDAR_?INV[A-Za-z0-9]{8})(.*)\.nii(?:\.gz)?$", path.name)
+        if match and (not match[2] or "t1" in match[2].lower()):
+            found.setdefault(_key(match[1]), str(path))
     return found
 
 

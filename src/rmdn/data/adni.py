@@ -1,4 +1,4 @@
-"""ADNI as it comes: an image collection's CSV with nested folders of NIfTI files, or BIDS (see docs/data-adni.md)."""
+"""ADNI as it comes: an image collection's CSV with nested folders of NIfTI, or BIDS (docs/data-adni.md)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load(
 ) -> Study:
     """CN, MCI and AD, confounded by age and sex, in the paper's five bins of acquisition year.
 
-    The paper does not say how its test sets were drawn: here a fifth of the subjects, in every stage the same.
+    The paper does not say how its test sets were drawn: here a fifth of the subjects, the same in all stages.
     """
     folder = Path(folder)
     rows = _from_bids(folder) if (folder / "participants.tsv").is_file() else _from_collection(folder)

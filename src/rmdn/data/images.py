@@ -37,9 +37,10 @@ Augment = Callable[[Tensor], Any]
 class Images:
     """How the images of a study are read.
 
-    `size`: height and width, or three sizes of a volume; None keeps each as it is. `unreadable`: "error"
-    refuses the study, "drop" leaves those rows out with a warning. `cache`: a folder, by default in the user's
-    own cache. `augment`: changes training images at random, such as `small_motions()`.
+    `size`: height and width, or three sizes of a volume; None keeps each as it is.
+    `unreadable`: "error" refuses the study, "drop" leaves those rows out with a warning.
+    `cache`: a folder, by default one in the user's own cache.
+    `augment`: changes training images at random, such as `small_motions()`.
     """
 
     size: tuple[int, ...] | None = None
