@@ -195,7 +195,8 @@ def test_any_table_gives_finite_numbers_or_a_clear_error(train, test, number, ca
             assert np.isfinite(x.astype(np.float32)).all()
         assert schema.describe()
     except RMDNError as error:
-        assert "'x'" in str(error) or "'g'" in str(error) or "after encoding" in str(error)
+        clear = [part in str(error) for part in ("'x'", "'g'", "after encoding")]
+        assert any(clear)
     else:
         assert json.dumps(schema.to_dict()) == before
         whole = {name: test[name] + train[name] for name in ("x", "g")}

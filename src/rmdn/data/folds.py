@@ -26,12 +26,14 @@ def folds(
     if number < 2 or count < number:
         what = f"groups of rows that share {' or '.join(by)}" if by else "rows"
         raise SettingError(f"{number} folds of {count} {what}: take at least 2, and at most {count}.")
-    kind = splitters.StratifiedGroupKFold if count < len(groups) else splitters.StratifiedKFold
+    grouped = count < len(groups)
+    kind = splitters.StratifiedGroupKFold if grouped else splitters.StratifiedKFold
     splitter = kind(n_splits=number, shuffle=True, random_state=seed)
     fold = np.empty(len(groups), dtype=np.int64)
     with warnings.catch_warnings():  # a rare stratum cannot be in every fold; that is no fault of the user
         warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
-        for k, (_, test) in enumerate(splitter.split(groups, _strata(rows, stratify, number), groups)):
+        parts = splitter.split(groups, _strata(rows, stratify, number), groups if grouped else None)
+        for k, (_, test) in enumerate(parts):
             fold[test] = k
     return fold
 

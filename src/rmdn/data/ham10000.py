@@ -30,9 +30,9 @@ def load(
     """Seven diagnoses, confounded by age, in the paper's five stages of rising age.
 
     `split="lesion"` holds a fifth of the lesions out, all images of a lesion on one side; "random" is the
-    paper's 80/20 over images, in which images of one lesion are on both sides. `missing_age`: "spread" deals
-    images without an age evenly to the stages, with the training mean as their age, so that each image is used
-    once; "drop" leaves them out; "error" refuses them.
+    paper's 80/20 over images, in which images of one lesion are on both sides.
+    `missing_age`: "spread" deals images without an age evenly to the stages, with the training mean as their
+    age, so that each image is used once; "drop" leaves them out; "error" refuses them.
     """
     if split not in ("lesion", "random"):
         raise SettingError(f"split={split!r} is neither 'lesion' nor 'random'.")

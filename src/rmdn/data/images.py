@@ -195,6 +195,11 @@ def _read_photograph(path: Path) -> Tensor:
 
 def _plain_mode(picture: Any) -> Any:
     """Grey stays grey (8 or 16 bits); palettes, transparency and CMYK become red, green and blue."""
+    try:
+        picture.load()
+    except Exception:
+        picture.close()  # Pillow leaves a broken file open
+        raise
     return picture if picture.mode == "L" or picture.mode.startswith("I") else picture.convert("RGB")
 
 

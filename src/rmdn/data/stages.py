@@ -139,9 +139,11 @@ def _moments(cells: Sequence[Any], name: str) -> np.ndarray:
         return to_numbers(cells, name)
     pandas = need("pandas", "study")
     try:
-        return np.asarray(pandas.to_datetime(cells).astype("int64"))
+        return np.asarray(pandas.to_datetime(cells, format="ISO8601").astype("int64"))
     except (ValueError, TypeError) as error:
-        raise InputError(f"Column {name!r} holds neither numbers nor dates: {error}") from None
+        raise InputError(
+            f"Column {name!r} holds neither numbers nor dates (year-month-day): {error}"
+        ) from None
 
 
 def _bin_names(edges: Sequence[float], whole_numbers: bool) -> tuple[str, ...]:

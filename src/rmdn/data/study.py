@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from rmdn.cells import column, in_order, some, to_levels, to_numbers
 from rmdn.data.folds import folds
 from rmdn.data.images import ImageDataset, Images, readable
 from rmdn.data.stages import Rule, everything
-from rmdn.errors import InputError, RMDNWarning, SettingError
+from rmdn.errors import InputError, SettingError
 from rmdn.schema import Schema
 
 STAND_IN = "stand_in"  # the column by which a simulated table says what it is
@@ -176,7 +175,6 @@ def _complete(rows: Any, schema: Schema, notes: list[str]) -> tuple[Any, list[st
         return rows, notes
     names = ", ".join(term.name for term in schema.columns if term.missing == "drop")
     note = f"{(~keep).sum()} of {len(keep)} rows left out: no value in {names}."
-    warnings.warn(note, RMDNWarning, stacklevel=4)
     return rows[keep].reset_index(drop=True), [*notes, note]
 
 

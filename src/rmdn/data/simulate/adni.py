@@ -44,7 +44,7 @@ EFFECTS = {
 def simulate_adni(folder: str | Path, n: int = 300, seed: int = 0, resolution: int = 3) -> None:
     """Write `n` scans as a collection's CSV and NIfTI files in ADNI's folders (millimetres: `resolution`)."""
     if n < 100:
-        raise SettingError(f"n={n}: take 100 scans at least, so that each group is in the five stages.")
+        raise SettingError(f"n={n}: take 100 scans at least, so that each of the five stages has some.")
     scans = _scans(n, np.random.default_rng(seed))
     brains = Brains(resolution)
     with stand_in_folder(folder, {"data": "ADNI", "n": n, "seed": seed, "effects": EFFECTS}) as partial:

@@ -1,8 +1,8 @@
 """Brains of a stand-in: the MNI152 template (which nilearn ships), warped and shaded in known places.
 
-Effects are smooth bumps around the centres of REGIONS (millimetres, MNI): `grow` moves the tissue outwards, so
-that a region swells (shrinks below 0), `light` makes it brighter. On top come each person's own head size,
-smooth random warp, slow shading and noise.
+Effects are smooth bumps around the centres of REGIONS (millimetres, MNI): `grow` moves the tissue outwards,
+so that a region swells (shrinks below 0), `light` makes it brighter. On top come each person's own head size
+and smooth random warp, and each scan's slow shading and noise.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Brains:
         self.bumps = {name: self._bumps(name) for name in REGIONS}
 
     def draw(self, effects: Effects, person: np.random.Generator, scan: np.random.Generator) -> np.ndarray:
-        """(x, y, z) int16, zero outside the brain; anatomy comes from `person`, noise and shading from `scan`."""
+        """(x, y, z) int16, zero outside the brain. `person` gives anatomy, `scan` noise and shading."""
         ndimage = need("scipy.ndimage", "study")
         source = self.places / person.normal(1.0, 0.02, size=3).astype(np.float32) + _smooth(
             person, self.places.shape, 1.5

@@ -29,14 +29,14 @@ def maximum_entropy(mean: float, deviation: float, highest: int) -> np.ndarray:
     target = np.array([mean, deviation**2 + mean**2])
     weights = np.zeros(2)
     for _ in range(200):  # damped Newton on a convex problem of two unknowns
-        shares = _softmax(weights @ features)
+        shares: np.ndarray = _softmax(weights @ features)
         gap = target - features @ shares
         if np.abs(gap).max() < 1e-12:
             break
         centred = features - (features @ shares)[:, None]
         step = np.linalg.solve((centred * shares) @ centred.T + 1e-12 * np.eye(2), gap)
         weights = weights + step * min(1.0, 2.0 / float(np.abs(step).max()))
-    return shares
+    return np.asarray(shares)
 
 
 def ages(
