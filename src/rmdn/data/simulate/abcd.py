@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,11 @@ def simulate_abcd(folder: str | Path, n: int = 200, seed: int = 0, resolution: i
             name = "sub-" + child["src_subject_id"].replace("_", "")
             file = f"{name}_ses-baselineYear1Arm1_T1w.nii.gz"
             path = partial / "images" / name / "ses-baselineYear1Arm1" / "anat" / file
-            brains.save(brains.draw(_effects(child), person, scan), path)
+            brains.save(brains.draw(effects_of(child), person, scan), path)
 
 
-def _effects(child: dict[str, Any]) -> Effects:
+def effects_of(child: Mapping[str, Any]) -> Effects:
+    """What a child of this sex and puberty score shows."""
     points, boy = child["score"] - MEAN_SCORE, child["sex"] == "1"
     return Effects(
         grow={"cerebellum": EFFECTS["cerebellum larger per point"] * points},

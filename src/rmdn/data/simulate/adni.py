@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,11 @@ def simulate_adni(folder: str | Path, n: int = 300, seed: int = 0, resolution: i
         for i, scan in enumerate(track(scans.to_dict("records"), "Simulating ADNI", n)):
             person = np.random.default_rng([seed, 0, scan["person"]])
             noise = np.random.default_rng([seed, 1, i])
-            brains.save(brains.draw(_effects(scan), person, noise), partial / _path(scan))
+            brains.save(brains.draw(effects_of(scan), person, noise), partial / _path(scan))
 
 
-def _effects(scan: dict[str, Any]) -> Effects:
+def effects_of(scan: Mapping[str, Any]) -> Effects:
+    """What a person of this group, age and sex shows."""
     ill, decades = SEVERITY[scan["group"]], (scan["age"] - 75) / 10
     e = EFFECTS
     smaller = ill * e["hippocampus smaller with severity"] + decades * e["hippocampus smaller per ten years"]

@@ -89,7 +89,7 @@ def _lesion(
     inner = radius / border  # 0 in the centre, 1 at the border
     cover = 1 / (1 + np.exp(np.clip((inner - 1) / (0.25 * look.edge + 0.01), -30, 30)))
     mix = np.clip(inner + 0.6 * look.mottle * _cloud(shape, 14, rng), 0, 1)[..., None]
-    tint = rng.normal(0, 0.04, 3) + rng.normal(0, 0.05)  # no two lesions are alike
+    tint = rng.normal(0, 0.015, 3) + rng.normal(0, 0.05)  # no two lesions are alike
     color = np.array(look.center) * (1 - mix) + np.array(look.rim) * mix + tint
     color = color * (1 + look.mottle * _cloud(shape, 10, rng))[..., None]
     if look.network:
