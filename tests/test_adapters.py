@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from functools import lru_cache
 
 import nibabel
 import numpy as np
@@ -41,14 +42,14 @@ def skins(tmp_path_factory):
 @pytest.fixture(scope="module")
 def elders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "adni"
-    simulate_adni(folder, 120, seed=1, resolution=5)
+    simulate_adni(folder, 120, seed=1, resolution=6)
     return folder
 
 
 @pytest.fixture(scope="module")
 def children(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "abcd"
-    simulate_abcd(folder, 120, seed=1, resolution=5)
+    simulate_abcd(folder, 120, seed=1, resolution=6)
     return folder
 
 
@@ -56,10 +57,15 @@ def brightness(path: str, centers: list[tuple[float, float, float]], radius: flo
     """Mean around MNI coordinates, over the mean of the whole brain."""
     image = nibabel.load(path)
     volume = np.asarray(image.dataobj, dtype=np.float64)
-    grid = np.stack(np.meshgrid(*map(np.arange, volume.shape), indexing="ij"), axis=-1)
-    places = nibabel.affines.apply_affine(image.affine, grid)
-    near = np.any([((places - center) ** 2).sum(axis=-1) < radius**2 for center in centers], axis=0)
+    near = ball(volume.shape, tuple(image.affine.flatten()), tuple(centers), radius)
     return float(volume[near].mean() / volume[volume > 0].mean())
+
+
+@lru_cache
+def ball(shape: tuple[int, ...], affine: tuple[float, ...], centers: tuple, radius: float) -> np.ndarray:
+    grid = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1)
+    places = nibabel.affines.apply_affine(np.reshape(affine, (4, 4)), grid)
+    return np.any([((places - center) ** 2).sum(axis=-1) < radius**2 for center in centers], axis=0)
 
 
 def t_values(y, **columns) -> pd.Series:
@@ -338,6 +344,10 @@ def test_a_stand_in_is_reproducible_and_replaces_only_itself(tmp_path):
         json.loads((tmp_path / "a" / "STAND-IN.json").read_text())["what"]
         == "simulated by rmdn, not real data"
     )
+    changed = tmp_path / "b" / "HAM10000_metadata.csv"
+    changed.write_text("the real table, unpacked over the stand-in's")
+    with pytest.raises(InputError, match=r"1 files that no simulation wrote, such as HAM10000_metadata\.csv"):
+        simulate_ham10000(tmp_path / "b", 100, seed=3, size=(40, 30))
     (tmp_path / "a" / "mine.txt").write_text("real")
     before = contents(tmp_path / "a")
     with pytest.raises(InputError, match=r"1 files that no simulation wrote, such as mine\.txt"):
@@ -365,7 +375,7 @@ def run(monkeypatch, *arguments) -> int:
 
 def test_the_command_simulates_and_reports_errors_without_a_traceback(tmp_path, monkeypatch, capsys):
     assert (
-        run(monkeypatch, "simulate", "abcd", tmp_path / "a", "--n", 20, "--seed", 1, "--resolution", 10) == 0
+        run(monkeypatch, "simulate", "abcd", tmp_path / "a", "--n", 20, "--seed", 1, "--resolution", 6) == 0
     )
     assert "20 simulated images" in capsys.readouterr().out
     (tmp_path / "real").mkdir()

@@ -237,6 +237,14 @@ def test_bids_without_sessions(tmp_path):
     assert rows["sex"][0] == "2"
 
 
+def test_bids_session_folders_without_a_table(tmp_path):
+    make_bids(tmp_path / "bids", "folders")
+    rows, _ = table.read(tmp_path / "bids")
+    assert rows["session_id"].value_counts().to_dict() == {"ses-1": 10, "ses-2": 10}
+    assert rows["image"][1] == "sub-01/ses-2/anat/sub-01_ses-2_T1w.nii.gz"
+    assert rows["age"].tolist()[:2] == [89, 89]
+
+
 @pytest.mark.parametrize("sessions", ["root", "own"])
 def test_bids_sessions_give_a_row_each(tmp_path, sessions):
     make_bids(tmp_path / "bids", sessions)

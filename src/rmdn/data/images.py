@@ -23,7 +23,7 @@ from torch.utils.data import Dataset
 
 from rmdn.cells import some
 from rmdn.data.progress import track
-from rmdn.errors import InputError, RMDNWarning, SettingError
+from rmdn.errors import InputError, MissingExtraError, RMDNWarning, SettingError
 from rmdn.extras import need
 
 RECIPE = 1  # raise it when `read_image` changes, so that no cache keeps the old form
@@ -41,6 +41,7 @@ class Images:
     `unreadable`: "error" refuses the study, "drop" leaves those rows out with a warning.
     `cache`: a folder, by default one in the user's own cache.
     `augment`: changes training images at random, such as `small_motions()`.
+    Given to an adapter, it replaces all of that adapter's settings.
     """
 
     size: tuple[int, ...] | None = None
@@ -114,17 +115,20 @@ def readable(paths: Sequence[str | Path], images: Images) -> np.ndarray:
 
     With `images.unreadable="drop"` they are only warned of, and the caller leaves their rows out.
     """
-    present = [Path(path).is_file() for path in paths]
-    bad = {str(path): "absent" for path, here in zip(paths, present, strict=True) if not here}
-    files = CachedFiles([path for path, here in zip(paths, present, strict=True) if here], images)
+    present = [str(path) for path in paths if Path(path).is_file()]
+    bad = dict.fromkeys({str(path) for path in paths} - set(present), "absent")
+    files = CachedFiles(present, images)
     shapes: dict[str, tuple[int, ...]] = {}
 
     def check(index: int) -> None:
-        path = files.items[index]["given"]
         try:
-            shapes[path] = tuple(files[index].shape)
+            shapes[present[index]] = tuple(files[index].shape)
+        except MissingExtraError:
+            raise
         except Exception as error:  # a reader may raise anything over a broken file
-            bad[path] = f"corrupt: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            bad[present[index]] = (
+                f"corrupt: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            )
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for _ in track(pool.map(check, range(len(files))), "Checking images", len(files)):
@@ -175,13 +179,15 @@ def _augmented(image: Tensor, augment: Augment) -> Tensor:
 
 
 def _item(path: Path, size: tuple[int, ...] | None) -> dict[str, Any]:
+    """What a reading depends on, and so the key of its cache entry."""
+    path = path.resolve()
     stat = path.stat()
-    key = [str(path.resolve()), stat.st_mtime_ns, stat.st_size, RECIPE]
-    return {"given": str(path), "size": list(size) if size else None, "key": key}
+    version = [stat.st_mtime_ns, stat.st_size, RECIPE]
+    return {"path": str(path), "size": list(size) if size else None, "version": version}
 
 
 def _read_item(item: dict[str, Any]) -> Tensor:
-    return read_image(Path(item["given"]), item["size"])
+    return read_image(Path(item["path"]), item["size"])
 
 
 def _read_photograph(path: Path) -> Tensor:

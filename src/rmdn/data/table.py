@@ -154,7 +154,7 @@ def _with_sessions(folder: Path, people: Any, texts: Sequence[str]) -> Any:
             part = pandas.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
             parts.append(part.assign(participant_id=file.parent.name))
         if not parts:
-            return people
+            return _with_session_folders(folder, people)
         sessions = _numbers_as_numbers(pandas.concat(parts, ignore_index=True).fillna(""), texts)
     if "session_id" not in sessions or "participant_id" not in sessions:
         raise InputError(f"{folder}: a sessions table needs the columns participant_id and session_id.")
@@ -165,15 +165,26 @@ def _with_sessions(folder: Path, people: Any, texts: Sequence[str]) -> Any:
     return sessions.merge(people[own], on="participant_id", how="left")
 
 
+def _with_session_folders(folder: Path, people: Any) -> Any:
+    """A row for each folder ses-* of a participant, where no table tells of sessions; else one row each."""
+    pandas = need("pandas", "study")
+    own = {p: sorted(s.name for s in (folder / str(p)).glob("ses-*")) for p in people["participant_id"]}
+    if "session_id" in people or not any(own.values()):
+        return people
+    pairs = [(person, name) for person, names in own.items() for name in names or [""]]
+    return pandas.DataFrame(pairs, columns=["participant_id", "session_id"]).merge(
+        people, on="participant_id"
+    )
+
+
 def _find_image(folder: Path, row: Mapping[str, Any], suffix: str) -> str:
     """The row's image, from the folder; the first run of several. An absent one keeps its BIDS name."""
     person = str(row["participant_id"])
     session = str(row.get("session_id", "") or "")
     place = folder / person / session if session else folder / person
-    names = [f"{person}_{session}*_{suffix}" if session else f"{person}*_{suffix}"]
-    found = sorted(p for name in names for end in (".nii.gz", ".nii") for p in place.glob(f"*/{name}{end}"))
-    plain = f"{person}_{session}_{suffix}.nii.gz" if session else f"{person}_{suffix}.nii.gz"
-    return str((found[0] if found else place / "anat" / plain).relative_to(folder))
+    start = f"{person}_{session}" if session else person
+    found = sorted(path for end in ("nii.gz", "nii") for path in place.glob(f"*/{start}_*{suffix}.{end}"))
+    return str((found[0] if found else place / "anat" / f"{start}_{suffix}.nii.gz").relative_to(folder))
 
 
 def _declared(rows: Any, label: str, levels: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:

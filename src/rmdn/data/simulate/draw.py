@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rmdn.data.stages import quotas
+from rmdn.extras import need
 
 
 def dealt(n: int, shares: Mapping[str, float], rng: np.random.Generator) -> np.ndarray:
@@ -29,24 +30,24 @@ def maximum_entropy(mean: float, deviation: float, highest: int) -> np.ndarray:
     target = np.array([mean, deviation**2 + mean**2])
     weights = np.zeros(2)
     for _ in range(200):  # damped Newton on a convex problem of two unknowns
-        shares: np.ndarray = _softmax(weights @ features)
+        shares = _softmax(weights @ features)
         gap = target - features @ shares
         if np.abs(gap).max() < 1e-12:
             break
         centred = features - (features @ shares)[:, None]
         step = np.linalg.solve((centred * shares) @ centred.T + 1e-12 * np.eye(2), gap)
         weights = weights + step * min(1.0, 2.0 / float(np.abs(step).max()))
-    return np.asarray(shares)
+    return shares
 
 
 def ages(
     n: int, mean: float, deviation: float, low: float, high: float, rng: np.random.Generator
 ) -> np.ndarray:
     """(n,) normal ages kept within bounds; n evenly spaced quantiles in random order, so the mean is met."""
-    from scipy.stats import norm
-
+    normal = need("scipy.stats", "study").norm
     places = (rng.permutation(n) + rng.random(n)) / max(n, 1)
-    return np.clip(mean + deviation * norm.ppf(np.clip(places, 1e-4, 1 - 1e-4)), low, high)
+    drawn = mean + deviation * normal.ppf(np.clip(places, 1e-4, 1 - 1e-4))
+    return np.asarray(np.clip(drawn, low, high))
 
 
 def _softmax(x: np.ndarray) -> np.ndarray:

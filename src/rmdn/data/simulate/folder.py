@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,8 @@ WORDS = "simulated by rmdn, not real data"
 def stand_in_folder(folder: str | Path, about: Mapping[str, Any]) -> Iterator[Path]:
     """A new folder beside `folder` to write into; it takes its place, with a mark, when all went well.
 
-    What is in place must be empty, or hold nothing but the files which an earlier stand-in's mark lists.
+    What is in place must be empty, or hold nothing but the very files which an earlier stand-in's mark lists,
+    unchanged.
     """
     folder = Path(folder).absolute()
     refuse_real(folder)
@@ -28,8 +30,7 @@ def stand_in_folder(folder: str | Path, about: Mapping[str, Any]) -> Iterator[Pa
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         yield partial
-        files = sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file())
-        mark = {"what": WORDS, **about, "files": [*files, MARK]}
+        mark = {"what": WORDS, **about, "files": _contents(partial)}
         (partial / MARK).write_text(json.dumps(mark, indent=1), encoding="utf-8")
         refuse_real(folder)
         if folder.exists():
@@ -46,12 +47,27 @@ def refuse_real(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file. Give a new folder.")
-    mark = folder / MARK
-    known: set[str] = set(json.loads(mark.read_text(encoding="utf-8"))["files"]) if mark.is_file() else set()
-    here = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    foreign = sorted(here - known)
+    known = _marked(folder / MARK)
+    here = _contents(folder)
+    if known:
+        here.pop(MARK)
+    foreign = sorted(name for name, check in here.items() if known.get(name) != check)
     if foreign:
         raise InputError(
             f"{folder} holds {len(foreign)} files that no simulation wrote, such as {foreign[0]}. "
             "They stay as they are: give a new or empty folder."
         )
+
+
+def _contents(folder: Path) -> dict[str, int]:
+    """Each file's path from the folder, and its checksum."""
+    files = sorted(path for path in folder.rglob("*") if not path.is_dir())
+    return {path.relative_to(folder).as_posix(): zlib.crc32(path.read_bytes()) for path in files}
+
+
+def _marked(mark: Path) -> dict[str, int]:
+    """The files that a mark lists; none where there is no mark, or one that is not ours."""
+    try:
+        return dict(json.loads(mark.read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
