@@ -182,7 +182,7 @@ def tables(draw):
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tables(), tables(), numbers_terms, level_terms, st.booleans())
 def test_any_table_gives_finite_numbers_or_a_clear_error(train, test, number, category, interact):
     terms = (number, category, *([Interaction(("x", "g"))] if interact else []))

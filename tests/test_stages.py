@@ -101,7 +101,7 @@ def test_quotas_sum_and_are_nearest(n, shares):
 ids = st.lists(st.tuples(*[st.sampled_from(["a", "b", "c", "d", "n/a"])] * 2), min_size=1, max_size=12)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(ids)
 def test_linked_rows_are_the_connected_components(cells):
     rows = pd.DataFrame(cells, columns=["subject", "site"])

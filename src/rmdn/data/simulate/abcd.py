@@ -11,7 +11,7 @@ import numpy as np
 from rmdn.data.abcd import BASELINE
 from rmdn.data.progress import track
 from rmdn.data.simulate.brain import Brains, Effects
-from rmdn.data.simulate.draw import ages, dealt, scores
+from rmdn.data.simulate.draw import dealt, whole_numbers
 from rmdn.data.simulate.folder import WORDS, stand_in_folder
 from rmdn.data.study import STAND_IN
 from rmdn.errors import SettingError
@@ -21,6 +21,7 @@ FOLLOW_UP = "2_year_follow_up_y_arm_1"
 SEX_SHARES = {"1": 5385, "2": 5036}  # 1 boys, 2 girls; the paper's counts
 PUBERTY = {"1": (1.372, 0.622), "2": (2.182, 0.907)}  # mean and deviation of the score, 1 to 5
 AGES = {"1": (119.18, 7.562), "2": (118.80, 7.525)}  # months
+MONTHS = range(107, 134)  # nine and ten years old
 RACES = {  # white, black, Hispanic, Asian, other: 1 to 5 in ABCD's tables
     "1": {"1": 2953, "2": 702, "3": 1060, "4": 103, "5": 567},
     "2": {"1": 2659, "2": 735, "3": 999, "4": 114, "5": 529},
@@ -74,10 +75,13 @@ def _children(n: int, rng: np.random.Generator) -> Any:
     sexes = dealt(n, SEX_SHARES, rng)
     for sex in SEX_SHARES:
         k = int((sexes == sex).sum())
-        part = {"sex": sex, "score": scores(k, *PUBERTY[sex], 5, rng), "race": dealt(k, RACES[sex], rng)}
-        parts.append(
-            pandas.DataFrame({**part, "age": ages(k, *AGES[sex], 107, 133, rng).round().astype(int)})
-        )
+        part = {
+            "sex": sex,
+            "score": whole_numbers(k, *PUBERTY[sex], range(1, 6), rng),
+            "age": whole_numbers(k, *AGES[sex], MONTHS, rng),
+            "race": dealt(k, RACES[sex], rng),
+        }
+        parts.append(pandas.DataFrame(part))
     children = pandas.concat(parts, ignore_index=True).sample(frac=1, random_state=seed_of(rng))
     children = children.reset_index(drop=True)
     letters = np.array(list("0123456789ABCDEFGHJKLMNPRTUVWXYZ"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,22 +16,22 @@ def dealt(n: int, shares: Mapping[str, float], rng: np.random.Generator) -> np.n
     return np.asarray(rng.permutation(np.repeat(np.array(list(shares)), counts)))
 
 
-def scores(n: int, mean: float, deviation: float, highest: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) whole numbers from 1 to `highest` with this mean and deviation, of the most even distribution."""
-    shares = maximum_entropy(mean, deviation, highest)
-    drawn = dealt(n, {str(i + 1): share for i, share in enumerate(shares)}, rng)
-    return drawn.astype(np.int64)
+def whole_numbers(
+    n: int, mean: float, deviation: float, values: Sequence[int], rng: np.random.Generator
+) -> np.ndarray:
+    """(n,) of these whole numbers, with this mean and deviation, by the most even such distribution."""
+    shares = maximum_entropy(mean, deviation, values)
+    return dealt(n, dict(zip(map(str, values), shares, strict=True)), rng).astype(np.int64)
 
 
-def maximum_entropy(mean: float, deviation: float, highest: int) -> np.ndarray:
-    """(highest,) the distribution on 1..highest, proportional to exp(a k + b k^2), with these two moments."""
-    k = np.arange(1, highest + 1, dtype=np.float64)
-    features = np.stack([k, k**2])  # (2, highest)
-    target = np.array([mean, deviation**2 + mean**2])
+def maximum_entropy(mean: float, deviation: float, values: Sequence[int]) -> np.ndarray:
+    """The distribution on `values`, proportional to exp(a v + b v^2), with this mean and deviation."""
+    z = (np.asarray(values, dtype=np.float64) - mean) / deviation
+    features = np.stack([z, z**2])  # (2, values)
     weights = np.zeros(2)
     for _ in range(200):  # damped Newton on a convex problem of two unknowns
         shares = _softmax(weights @ features)
-        gap = target - features @ shares
+        gap = np.array([0.0, 1.0]) - features @ shares
         if np.abs(gap).max() < 1e-12:
             break
         centred = features - (features @ shares)[:, None]
