@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from rmdn.data import table
-from rmdn.data.images import CachedFiles, ImageDataset, Images, read_image, readable, small_motions
+from rmdn.data.images import CachedFiles, ImageDataset, Images, augmented, read_image, readable, small_motions
 from rmdn.data.stages import by_bins
 from rmdn.data.study import Split
 from rmdn.errors import InputError, RMDNWarning
@@ -317,6 +317,20 @@ def test_images_of_different_shape_are_named(tmp_path):
     paths = [tmp_path / f"{name}.npy" for name in "abc"]
     with pytest.raises(InputError, match=r"1 images differ in shape.*c\.npy"):
         readable(paths, Images())
+
+
+def test_motions_are_a_voxel_a_degree_and_flips():
+    point = torch.zeros(1, 33, 33, 33)
+    point[0, 10, 16, 20] = 1
+    grid = torch.stack(torch.meshgrid(*[torch.arange(33.0)] * 3, indexing="ij"))
+    torch.manual_seed(0)
+    moved = [augmented(point, small_motions()) for _ in range(60)]
+    places = np.array([((grid * image[0]).sum((1, 2, 3)) / image.sum()).numpy() for image in moved])
+    flipped = places[:, 0] > 16
+    assert 15 < flipped.sum() < 45
+    places[flipped, 0] = 32 - places[flipped, 0]
+    shift = np.abs(places - [10, 16, 20])
+    assert 0.8 < shift.max() < 1 + np.deg2rad(1) * 10
 
 
 def test_only_training_images_move_and_torch_seeds_them(tmp_path):

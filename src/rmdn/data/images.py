@@ -78,7 +78,7 @@ class ImageDataset(Dataset[tuple[Tensor, Tensor, Tensor]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor, Tensor]:
         image = self.files[index]
         if self.augment is not None:
-            image = _augmented(image, self.augment)
+            image = augmented(image, self.augment)
         return image, self.confounders[index], self.labels[index]
 
 
@@ -171,7 +171,8 @@ def small_motions() -> Augment:
     return transforms.Compose([moved, transforms.RandFlip(prob=0.5, spatial_axis=0)])  # type: ignore[no-any-return]
 
 
-def _augmented(image: Tensor, augment: Augment) -> Tensor:
+def augmented(image: Tensor, augment: Augment) -> Tensor:
+    """The image after one random change."""
     # Seeded from torch, whose generator differs between loader workers and epochs; MONAI's own would repeat.
     if hasattr(augment, "set_random_state"):
         augment.set_random_state(seed=int(torch.randint(2**31, ()).item()))
