@@ -108,6 +108,17 @@ def test_ham10000_missing_ages_follow_the_policy(skins):
         ham10000.load(skins, missing_age="mean")
 
 
+@pytest.mark.parametrize(("name", "separator"), [("HAM10000_metadata", ","), ("HAM10000_metadata.tab", "\t")])
+def test_ham10000_metadata_has_three_names(skins, tmp_path, name, separator):
+    shutil.copytree(skins, tmp_path / "ham")
+    table = tmp_path / "ham" / "HAM10000_metadata.csv"
+    pd.read_csv(table).drop(columns="stand_in").to_csv(tmp_path / "ham" / name, index=False, sep=separator)
+    table.unlink()
+    study = ham10000.load(tmp_path / "ham")
+    assert study.rows["age"].equals(ham10000.load(skins).rows["age"])
+    assert not study.is_stand_in
+
+
 def test_ham10000_has_the_published_shares(skins):
     table = pd.read_csv(skins / "HAM10000_metadata.csv")
     counts = table["dx"].value_counts()

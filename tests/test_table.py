@@ -172,6 +172,16 @@ def test_other_clear_errors(tmp_path):
         read_image(tmp_path / "pictures" / "0.png", (4, 4, 4))
 
 
+def test_identifiers_are_not_numbers(tmp_path):
+    ids = [f"1.{'0' * i}" for i in range(1, 11) for _ in range(4)]  # as numbers, all are 1
+    path = make_csv(tmp_path, id=ids, unused=["inf"] * N)
+    study = table.load(path, confounders=["age"], subject="id", size=(6, 4))
+    assert study.rows["id"].nunique() == 10
+    with pytest.raises(InputError, match="'unused', row 0: inf is not finite"):
+        table.load(path, confounders=["unused"], subject="id", size=(6, 4))
+    assert "No column names subjects" in table.load(path, confounders=["age"], size=(6, 4)).describe()
+
+
 def test_a_number_can_be_the_label(tmp_path):
     study = table.load(make_csv(tmp_path), label="age", confounders=["sex"], numeric_label=True, size=(6, 4))
     train, _ = study.datasets(0)

@@ -46,7 +46,7 @@ class Images:
 
     size: tuple[int, ...] | None = None
     unreadable: str = "error"
-    cache: Path | None = None
+    cache: str | Path | None = None
     augment: Augment | None = None
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class CachedFiles:
 
     def __init__(self, paths: Sequence[str | Path], images: Images) -> None:
         persistent, transforms = need("monai.data", "imaging"), need("monai.transforms", "imaging")
-        self.folder = images.cache or _cache_folder()
+        self.folder = Path(images.cache or _cache_folder())
         self.items = [_item(Path(path), images.size) for path in paths]
         read = transforms.Compose([transforms.Lambda(_read_item)])
         self.store = persistent.PersistentDataset(

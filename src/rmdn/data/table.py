@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmdn.cells import are_numbers, some, to_numbers
+from rmdn.cells import are_numbers, some, to_number
 from rmdn.data.images import Images
 from rmdn.data.stages import Rule, by_column
 from rmdn.data.study import Columns, Split, Study, assemble, image_paths
@@ -47,7 +47,8 @@ def load(
     all its options. `stage` is a column or a rule of `rmdn.data.stages`. `split` is a column with train and
     test, or says how to hold rows out: by default a fifth, no subject on both sides.
     """
-    rows, levels = read(path)
+    names = [image, label, subject, site, split, stage]
+    rows, levels = read(path, texts=[name for name in names if isinstance(name, str)])
     path = Path(path)
     folder = Path(root) if root is not None else path if path.is_dir() else path.parent
     if subject is None and "participant_id" in rows:
@@ -65,20 +66,24 @@ def load(
         split=split if isinstance(split, Split) else Split(by=(subject,) if subject else ()),
         images=images or Images(size=tuple(size) if size else None),
         label_names=() if numeric_label else _declared(rows, label, levels),
+        notes=() if subject else ("No column names subjects: each image counts as a person of its own.",),
     )
 
 
-def read(path: str | Path) -> Table:
-    """Rows of a file by its ending, or of a BIDS folder; a column of numbers becomes one, "89+" included."""
+def read(path: str | Path, texts: Sequence[str] = ()) -> Table:
+    """Rows of a file by its ending, or of a BIDS folder; a column of numbers becomes one, "89+" included.
+
+    Columns in `texts` stay as they are written: identifiers 1.1 and 1.10 are two.
+    """
     path = Path(path)
     if path.is_dir():
-        return read_bids(path)
+        return read_bids(path, texts)
     if path.name == "participants.tsv":
-        return read_bids(path.parent)
-    return Table(read_file(path), {})
+        return read_bids(path.parent, texts)
+    return Table(read_file(path, texts), {})
 
 
-def read_bids(folder: str | Path, suffix: str = "T1w") -> Table:
+def read_bids(folder: str | Path, texts: Sequence[str] = ()) -> Table:
     """participants.tsv, joined with sessions where there are any, and the image of each row (`_T1w`).
 
     Sessions come from a sessions.tsv in the folder, or from sub-*/sub-*_sessions.tsv. Columns that a session
@@ -86,11 +91,12 @@ def read_bids(folder: str | Path, suffix: str = "T1w") -> Table:
     """
     folder = Path(folder)
     levels = _read_levels(folder / "participants.json") | _read_levels(folder / "sessions.json")
-    people = read_file(folder / "participants.tsv", texts=tuple(levels))
+    texts = (*texts, *levels, "participant_id", "session_id")
+    people = read_file(folder / "participants.tsv", texts)
     if "participant_id" not in people:
         raise InputError(f"{folder / 'participants.tsv'} has no column participant_id, which BIDS demands.")
-    rows = _with_sessions(folder, people, tuple(levels))
-    rows["image"] = [_find_image(folder, row, suffix) for row in rows.to_dict("records")]
+    rows = _with_sessions(folder, people, texts)
+    rows["image"] = [_find_image(folder, row) for row in rows.to_dict("records")]
     return Table(rows, levels)
 
 
@@ -121,7 +127,7 @@ def need_columns(rows: Any, names: Sequence[str], path: Path) -> None:
 def _numbers_as_numbers(rows: Any, texts: Sequence[str]) -> Any:
     for name in rows:
         if name not in texts and not _is_code(rows[name]) and are_numbers(rows[name]):
-            rows[name] = to_numbers(rows[name], str(name))
+            rows[name] = [to_number(cell) for cell in rows[name]]
     return rows
 
 
@@ -177,14 +183,14 @@ def _with_session_folders(folder: Path, people: Any) -> Any:
     )
 
 
-def _find_image(folder: Path, row: Mapping[str, Any], suffix: str) -> str:
+def _find_image(folder: Path, row: Mapping[str, Any]) -> str:
     """The row's image, from the folder; the first run of several. An absent one keeps its BIDS name."""
     person = str(row["participant_id"])
     session = str(row.get("session_id", "") or "")
     place = folder / person / session if session else folder / person
     start = f"{person}_{session}" if session else person
-    found = sorted(path for end in ("nii.gz", "nii") for path in place.glob(f"*/{start}_*{suffix}.{end}"))
-    return str((found[0] if found else place / "anat" / f"{start}_{suffix}.nii.gz").relative_to(folder))
+    found = sorted(path for end in ("nii.gz", "nii") for path in place.glob(f"*/{start}_*T1w.{end}"))
+    return str((found[0] if found else place / "anat" / f"{start}_T1w.nii.gz").relative_to(folder))
 
 
 def _declared(rows: Any, label: str, levels: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:

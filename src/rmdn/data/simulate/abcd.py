@@ -98,9 +98,8 @@ def _write_tables(folder: Path, children: Any, rng: np.random.Generator) -> None
     pandas = need("pandas", "study")
     n = len(children)
     first = {"src_subject_id": children["src_subject_id"], "eventname": BASELINE}
-    again = children.sample(
-        frac=0.3, random_state=seed_of(rng)
-    )  # later visits, which the adapter must leave out
+    # Later visits, which the adapter must leave out.
+    again = children.sample(frac=0.3, random_state=seed_of(rng))
     later = {"src_subject_id": again["src_subject_id"], "eventname": FOLLOW_UP}
     demo = pandas.DataFrame({**first, "demo_sex_v2": children["sex"], "race_ethnicity": children["race"]})
     place = {"site_id_l": children["site"], "rel_family_id": children["family"] + 1}
