@@ -35,9 +35,9 @@ EFFECTS = {
     "hippocampus smaller with severity": 0.35,
     "hippocampus darker with severity": 0.20,
     "ventricles larger with severity": 0.20,
-    "hippocampus smaller per ten years": 0.06,
-    "hippocampus darker per ten years": 0.05,
-    "ventricles larger per ten years": 0.18,
+    "hippocampus smaller per ten years": 0.10,
+    "hippocampus darker per ten years": 0.08,
+    "ventricles larger per ten years": 0.25,
     "insula lighter in men": 0.10,
 }
 
