@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+import rmdn
 from rmdn.errors import InputError, MissingExtraError, PlacementError, SettingError
-from rmdn.models import PLACEMENTS, CNN2d, CNN3d, ViT2d, ViT3d, build, features
+from rmdn.models import CNN2d, CNN3d, ViT2d, ViT3d, build, features
 
 SMALL = {"num_layers": 2, "num_heads": 2, "hidden_size": 16, "mlp_dim": 32, "pre_logits_dim": 12}
 
@@ -99,9 +100,7 @@ def test_vit_defaults_are_the_papers(network, layers, pre_logits):
 
 
 def test_placements_name_attentions_blocks_and_the_pre_logits():
-    names = [name for name, _ in small_vit2d().named_modules()]
-    chosen = {key: [name for name in names if re.fullmatch(pattern, name)] for key, pattern in PLACEMENTS.items()}
-    assert chosen == {
+    assert {variant: rmdn.vit_places(small_vit2d(), variant) for variant in "ABC"} == {
         "A": ["blocks.0.attn", "blocks.1.attn", "pre_logits"],
         "B": ["blocks.0", "blocks.1", "pre_logits"],
         "C": ["pre_logits"],

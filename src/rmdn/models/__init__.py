@@ -3,6 +3,6 @@
 from rmdn.models.cnn import CNN2d, CNN3d
 from rmdn.models.importing import build
 from rmdn.models.probe import features
-from rmdn.models.vit import PLACEMENTS, ViT2d, ViT3d
+from rmdn.models.vit import ViT2d, ViT3d
 
-__all__ = ["PLACEMENTS", "CNN2d", "CNN3d", "ViT2d", "ViT3d", "build", "features"]
+__all__ = ["CNN2d", "CNN3d", "ViT2d", "ViT3d", "build", "features"]

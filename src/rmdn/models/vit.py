@@ -10,14 +10,6 @@ from torch import Tensor, nn
 from rmdn.errors import MissingExtraError, SettingError
 from rmdn.models.sizes import check_images, sides
 
-# Where the paper puts R-MDN in a ViT, as full regular expressions over module names: A after every
-# self-attention and the pre-logits layer, B after every block and the pre-logits layer, C after the latter.
-PLACEMENTS = {
-    "A": r"blocks\.\d+\.attn|pre_logits",
-    "B": r"blocks\.\d+|pre_logits",
-    "C": r"pre_logits",
-}
-
 
 class _ViT(nn.Module):
     """Patches, class token, blocks, norm; the class token's features pass `pre_logits`, tanh and `head`."""
