@@ -14,7 +14,7 @@ install: .venv/installed
 demo: install
 	$(BIN)/rmdn demo $(ARGS)
 test: install
-	$(BIN)/pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto $(ARGS)
 check: install
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
