@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from rmdn.errors import InputError
 from rmdn.strategies.base import Batch, check_batch
@@ -66,10 +66,10 @@ class Source:
 def open_split(split: Split, stage: int, fabric: Fabric, workers: int, name: str) -> Source:
     """A split as a source; what cannot be right is refused here, before any training."""
     given = cast(Any, split)
-    if hasattr(given, "tensors"):
-        given = given.tensors()
-    elif isinstance(given, torch.utils.data.TensorDataset):
+    if isinstance(given, TensorDataset):
         given = given.tensors
+    elif hasattr(given, "tensors"):
+        given = given.tensors()
     if isinstance(given, tuple):
         return _in_memory(given, stage, fabric, name)
     if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
