@@ -278,6 +278,16 @@ def test_a_killed_run_ends_as_a_whole_one(tmp_path, make_strategy, scope):
     assert all(torch.equal(expected.features[key], got.features[key]) for key in expected.features)
 
 
+def test_a_killed_run_on_a_dataset_ends_as_a_whole_one(tmp_path):
+    stages = [SimpleNamespace(train=Items(stage.train), test=stage.test) for stage in make_stages()]
+    whole, resumed = make_network(), make_network()
+    train(whole, stages, settings=SMALL)
+    with pytest.raises(Killed):
+        train(make_network(), stages, settings=SMALL, folder=tmp_path, checkpoint_minutes=0, on_epoch=kill_at(1, 1))
+    train(resumed, stages, settings=SMALL, folder=tmp_path)
+    assert same_weights(whole, resumed)
+
+
 def test_a_finished_run_is_not_run_again(tmp_path):
     first = train(make_network(), make_stages(), settings=SMALL, folder=tmp_path)
     network = make_network()
@@ -304,9 +314,10 @@ def test_a_write_that_fails_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     with pytest.raises(Killed):
         train(make_network(), make_stages(), settings=SMALL, folder=tmp_path, on_epoch=kill_at(1, 1))
     before = (tmp_path / "checkpoint.pt").read_bytes()
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr("lightning.fabric.Fabric.save", torn)
+    monkeypatch.setattr("lightning.fabric.Fabric.save", torn)
+    with pytest.raises(OSError, match="disk full"):
         train(make_network(), make_stages(), settings=SMALL, folder=tmp_path)
+    monkeypatch.undo()
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
     resumed = train(make_network(), make_stages(), settings=SMALL, folder=tmp_path)
     assert torch.equal(resumed.R, train(make_network(), make_stages(), settings=SMALL).R)

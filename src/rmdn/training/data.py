@@ -144,12 +144,13 @@ def _fits(tensors: tuple[Tensor, ...], device: torch.device) -> bool:
 def _loaded(dataset: Any, stage: int, fabric: Fabric, workers: int, name: str) -> Source:
     if not len(dataset):
         raise InputError(f"The {name} have no rows.")
-    rows = _Rows()
+    rows, random = _Rows(), torch.Generator()
     loader = fabric.setup_dataloaders(
         DataLoader(
             dataset,
             batch_sampler=rows,
             num_workers=workers,
+            generator=random,  # of its own: a pass over the data must not move the network's random numbers
             persistent_workers=workers > 0,
             pin_memory=fabric.device.type == "cuda",
         ),
@@ -158,6 +159,7 @@ def _loaded(dataset: Any, stage: int, fabric: Fabric, workers: int, name: str) -
 
     def fetch(batches: Sequence[Tensor]) -> Iterator[Batch]:
         rows.batches = [batch.tolist() for batch in batches]
+        random.manual_seed(mixed(stage, *(rows.batches[0] if rows.batches else ())))
         for item in loader:
             if len(item) != 3:
                 raise InputError(f"An item of the {name} has {len(item)} parts; expected (image, confounder, label).")
