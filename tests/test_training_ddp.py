@@ -1,6 +1,5 @@
 """Two ranks learn what one process learns."""
 
-import copy
 from types import SimpleNamespace
 
 import pytest
@@ -34,14 +33,16 @@ def make_network(kind):
 
 
 def run(fabric, kind, folder, make_strategy):
+    """Train and, on the first rank, leave what came out in a file (a tensor does not outlive its process)."""
     torch.set_num_threads(1)
-    network = make_network(kind)
+    network, name = make_network(kind), {"plain": "1", "rmdn": "network.1"}[kind]
     result = train(
-        network, make_stages(), make_strategy(), SETTINGS, fabric=fabric, folder=folder, keep_logits=True, features=None
+        network, make_stages(), make_strategy(), SETTINGS, fabric=fabric, folder=folder, keep_logits=True, features=name
     )
-    state = {name: value.clone() for name, value in network.state_dict().items()}
-    losses = [(epoch.loss, epoch.accuracy) for epoch in result.history]
-    return copy.deepcopy((state, result.R, losses, result.logits[1, 1], result.features[1, 1]))
+    losses = torch.tensor([(epoch.loss, epoch.accuracy) for epoch in result.history])
+    if fabric.is_global_zero:
+        outcome = {"R": result.R, "losses": losses, "logits": result.logits[1, 1], "features": result.features[1, 1]}
+        torch.save({**network.state_dict(), **outcome}, folder / "outcome.pt")
 
 
 def ewc_lwf():
@@ -53,14 +54,13 @@ def ewc_lwf():
 def test_two_ranks_learn_what_one_does(kind, make_strategy, tmp_path):
     from lightning.fabric import Fabric
 
-    one = run(Fabric(accelerator="cpu", devices=1), kind, tmp_path / "one", make_strategy)
-    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp_fork")
-    two = fabric.launch(run, kind, tmp_path / "two", make_strategy)
-    for name, value in one[0].items():
-        torch.testing.assert_close(
-            two[0][name], value, atol=1e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}"
-        )
-    for ours, theirs in zip(one[1:], two[1:], strict=True):
-        torch.testing.assert_close(torch.as_tensor(theirs), torch.as_tensor(ours), atol=1e-4, rtol=1e-3)
-    again = Fabric(accelerator="cpu", devices=2, strategy="ddp_fork").launch(run, kind, tmp_path / "two", make_strategy)
-    assert torch.equal(again[1], two[1])
+    run(Fabric(accelerator="cpu", devices=1), kind, tmp_path / "one", make_strategy)
+    one = torch.load(tmp_path / "one" / "outcome.pt")
+    for _ in range(2):  # the second time, all comes from the checkpoint
+        fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp_fork")
+        fabric.launch(run, kind, tmp_path / "two", make_strategy)
+        two = torch.load(tmp_path / "two" / "outcome.pt")
+        for name, value in one.items():
+            torch.testing.assert_close(
+                two[name], value, atol=1e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}"
+            )
