@@ -4,7 +4,7 @@ Aims: at most 5 % at batch 128 and 15 % at batch 16; two ranks at least 0.9 of o
 The comparison with a plain research loop (published B x B layer, a Dataset of single samples, metrics in numpy; aim:
 5 times) belongs here too, once it can use the layer: `research_loop` below is its place.
 
-    python benchmarks/loop.py [overhead | ddp]
+    python benchmarks/loop.py [overhead | own | ddp]
 """
 
 import statistics
@@ -17,9 +17,10 @@ import torch.nn.functional as F
 
 from rmdn.data import synthetic
 from rmdn.models import CNN2d
+from rmdn.strategies import Outcome, Strategy
 from rmdn.training import Settings, train
 
-ROUNDS = 5
+ROUNDS = 7
 
 
 def bare_epochs(stage, batch_size, epochs):
@@ -39,11 +40,11 @@ def bare_epochs(stage, batch_size, epochs):
     return [after - before for before, after in pairwise(clock)]
 
 
-def loop_epochs(stage, batch_size, epochs):
+def loop_epochs(stage, batch_size, epochs, strategy=None):
     torch.manual_seed(0)
     clock = []
     settings = Settings(epochs=epochs, batch_size=batch_size)
-    train(CNN2d(), [stage], settings=settings, on_epoch=lambda *_: clock.append(time.process_time()))
+    train(CNN2d(), [stage], strategy, settings, on_epoch=lambda *_: clock.append(time.process_time()))
     return [after - before for before, after in pairwise(clock)]
 
 
@@ -62,12 +63,27 @@ def overhead():
         print(f"{batch_size:6}{bare:9.2f}{loop:9.2f}{more:10.1%}{aim:7.0%}", flush=True)
 
 
+class Idle(Strategy):
+    """A step that does nothing but give an outcome: what is left is the loop's own."""
+
+    def step(self, network, batch, optimizer, backward):
+        return Outcome(torch.zeros(()), batch.confounders.expand(-1, 2))
+
+
+def own():
+    """The loop's own processor time a batch, the taking of its rows from the whole included."""
+    torch.set_num_threads(1)
+    for batch_size in (128, 16):
+        spent = statistics.median(loop_epochs(synthetic.static(256), batch_size, 20, Idle())) * batch_size / 512
+        print(f"batch {batch_size}: the loop itself takes {1e6 * spent:.0f} microseconds a step")
+
+
 def ranked(fabric, threads):
     """Samples a second of this process, or of all ranks together."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    history = train(CNN2d(), [synthetic.static(1024)], settings=Settings(epochs=6), fabric=fabric).history
-    return 2048 / statistics.median(epoch.seconds for epoch in history[1:])
+    history = train(CNN2d(), [synthetic.static(256)], settings=Settings(epochs=6), fabric=fabric).history
+    return 512 / statistics.median(epoch.seconds for epoch in history[1:])
 
 
 def ddp():
@@ -89,5 +105,6 @@ def research_loop():
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ("overhead", "ddp"):
-        {"overhead": overhead, "ddp": ddp}[name]()
+    known = {"overhead": overhead, "own": own, "ddp": ddp}
+    for name in sys.argv[1:] or known:
+        known[name]()
