@@ -70,13 +70,13 @@ def check_resumes(make_strategy: MakeStrategy, make_network: MakeNetwork) -> Non
         calls += 1
         return seen(batch)
 
-    counting.prepare = count  # type: ignore[method-assign,assignment]
+    counting.prepare = count  # type: ignore[method-assign]
     _run(counting, make_network(2, 1))
     uninterrupted = _run(whole, make_network(2, 1))
     for share in (0.3, 0.7, 0.9):
         with tempfile.TemporaryDirectory() as folder:
             killed = make_strategy()
-            killed.prepare = _failing(killed.prepare, at=int(share * calls))  # type: ignore[method-assign]
+            killed.prepare = _failing(killed.prepare, at=int(share * calls))  # type: ignore[method-assign, assignment]
             try:
                 _run(killed, make_network(2, 1), folder=Path(folder))
             except _KilledError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from rmdn.errors import InputError
 from rmdn.strategies.base import Batch, check_batch
@@ -66,10 +66,10 @@ class Source:
 def open_split(split: Split, stage: int, fabric: Fabric, workers: int, name: str) -> Source:
     """A split as a source; what cannot be right is refused here, before any training."""
     given = cast(Any, split)
-    if hasattr(given, "tensors"):
-        given = given.tensors()
-    elif isinstance(given, torch.utils.data.TensorDataset):
+    if isinstance(given, TensorDataset):
         given = given.tensors
+    elif hasattr(given, "tensors"):
+        given = given.tensors()
     if isinstance(given, tuple):
         return _in_memory(given, stage, fabric, name)
     if not (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
@@ -144,12 +144,13 @@ def _fits(tensors: tuple[Tensor, ...], device: torch.device) -> bool:
 def _loaded(dataset: Any, stage: int, fabric: Fabric, workers: int, name: str) -> Source:
     if not len(dataset):
         raise InputError(f"The {name} have no rows.")
-    rows = _Rows()
+    rows, random = _Rows(), torch.Generator()
     loader = fabric.setup_dataloaders(
         DataLoader(
             dataset,
             batch_sampler=rows,
             num_workers=workers,
+            generator=random,  # of its own: a pass over the data must not move the network's random numbers
             persistent_workers=workers > 0,
             pin_memory=fabric.device.type == "cuda",
         ),
@@ -158,6 +159,7 @@ def _loaded(dataset: Any, stage: int, fabric: Fabric, workers: int, name: str) -
 
     def fetch(batches: Sequence[Tensor]) -> Iterator[Batch]:
         rows.batches = [batch.tolist() for batch in batches]
+        random.manual_seed(mixed(stage, *(rows.batches[0] if rows.batches else ())))
         for item in loader:
             if len(item) != 3:
                 raise InputError(f"An item of the {name} has {len(item)} parts; expected (image, confounder, label).")

@@ -120,7 +120,7 @@ def train_stage(
                 at.seconds, clock = at.seconds + time.perf_counter() - clock, time.perf_counter()
                 checkpoints.save(run)
         if settings.recalibrates(at.epoch, last=at.epoch + 1 == epochs):
-            recalibrate(run.network, data)
+            recalibrate(run.network, source, strategy, settings, fabric)
         record = close_epoch(run, lr, time.perf_counter() - clock, fabric)
         bars.epoch(record, epochs)
         if on_epoch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -91,17 +92,22 @@ def shown(fabric: Fabric, progress: bool | None) -> bool:
     return fabric.is_global_zero and (sys.stderr.isatty() if progress is None else progress)
 
 
-def recalibrate(network: nn.Module, data: StageData) -> None:
-    """Exact coefficients for the weights as they are, where a network has R-MDN layers."""
+def recalibrate(network: nn.Module, source: Source, strategy: Strategy, settings: Settings, fabric: Fabric) -> None:
+    """Exact coefficients for the weights as they are, where a network has R-MDN layers; ranks add up their rows."""
     if isinstance(network, Deconfounded) and any(isinstance(layer, RMDN) for layer in network.layers.values()):
-        rmdn.recalibrate(network, _Triples(data), exact=True)
+        rmdn.recalibrate(network, _OwnRows(source, strategy, settings, fabric), exact=True)
 
 
-class _Triples:
-    """A stage's batches as (images, confounders, labels), as often as wanted."""
+@dataclass
+class _OwnRows:
+    """This rank's rows of a stage, in batches of (images, confounders, labels), as often as wanted."""
 
-    def __init__(self, data: StageData) -> None:
-        self.data = data
+    source: Source
+    strategy: Strategy
+    settings: Settings
+    fabric: Fabric
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        return (batch[:3] for batch in self.data)
+        rank, world = self.fabric.global_rank, self.fabric.world_size
+        for batch in self.source.in_order(self.settings.eval_batch_size, rank, world):
+            yield self.strategy.prepare(batch)[:3]
