@@ -168,7 +168,7 @@ def small_motions() -> Augment:
     moved = transforms.RandAffine(
         prob=1.0, rotate_range=[degree] * 3, translate_range=[1.0] * 3, mode="bilinear", padding_mode="zeros"
     )
-    return transforms.Compose([moved, transforms.RandFlip(prob=0.5, spatial_axis=0)])  # type: ignore[no-any-return]
+    return transforms.Compose([moved, transforms.RandFlip(prob=0.5, spatial_axis=0)])
 
 
 def augmented(image: Tensor, augment: Augment) -> Tensor:

@@ -85,7 +85,7 @@ def correlation(x: Tensor, y: Tensor) -> Tensor:
         value = _ratio(x, y, line_sums(x[:, 0], y[:, 0]))[0]
         if not bool(value.isnan()):
             return value
-    return cast(Tensor, _DistanceCorrelation.apply(x, y))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _DistanceCorrelation.apply(x, y))
 
 
 def standard(x: Tensor) -> Tensor:
