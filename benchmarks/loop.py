@@ -1,10 +1,10 @@
 """The training loop's own cost over bare forward + backward + step, and two DDP ranks against one process.
 
 Aims: at most 5 % at batch 128 and 15 % at batch 16; two ranks at least 0.9 of one process with two threads.
-The comparison with a plain research loop (published B x B layer, a Dataset of single samples, metrics in numpy; aim:
-5 times) belongs here too, once it can use the layer: `research_loop` below is its place.
+And data set 3 with R-MDN, all evaluations included, against the same epochs in a loop as research code usually is (the
+published B x B layer, a Dataset of single samples, predictions to numpy after every epoch); aim: 5 times.
 
-    python benchmarks/loop.py [overhead | own | ddp]
+    python benchmarks/loop.py [overhead | own | ddp | research]
 """
 
 import statistics
@@ -12,9 +12,13 @@ import sys
 import time
 from itertools import pairwise
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
+import rmdn
 from rmdn.data import synthetic
 from rmdn.models import CNN2d
 from rmdn.strategies import Outcome, Strategy
@@ -99,12 +103,109 @@ def ddp():
     print(f"median {statistics.median(ratios):.2f}")
 
 
-def research_loop():
-    """The same epochs as research code usually writes them; side by side with `train`, same results within noise."""
-    raise NotImplementedError("to be written when the published layer stands in layers/")
+class Published(nn.Module):
+    """The layer as its authors published it: raw columns, a B x B inverse in float32, P a plain attribute."""
+
+    def __init__(self, features):
+        super().__init__()
+        self.P, self.beta = torch.eye(3), torch.zeros(3, features)
+
+    def forward(self, z, X):
+        shape, z = z.shape, z.flatten(1)
+        if self.training:
+            with torch.no_grad():
+                V = self.P @ X.mT
+                K = V @ torch.linalg.inv(torch.eye(len(X)) + X @ V)  # (p, B)
+                self.beta = self.beta + K @ (z - X @ self.beta)
+                self.P = self.P - K @ V.mT + 1e-4 * torch.eye(3)
+        return (z - X[:, 1:] @ self.beta[1:]).view(shape)
+
+
+class PublishedCNN(CNN2d):
+    """The paper's network with the published layer behind both convolutions and the pre-logits layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.after = nn.ModuleList([Published(16 * 28 * 28), Published(32 * 24 * 24), Published(84)])
+
+    def forward(self, x, X):
+        x = F.relu(self.after[0](self.conv1(x), X))
+        x = F.relu(self.after[1](self.conv2(x), X))
+        return self.fc2(F.relu(self.after[2](self.fc1(x.flatten(1)), X)))
+
+
+class Single(Dataset):
+    """One sample at a time."""
+
+    def __init__(self, images, confounders, labels):
+        self.images, self.confounders, self.labels = images.numpy(), confounders.numpy(), labels.numpy()
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, i):
+        return torch.from_numpy(self.images[i]), torch.tensor(self.confounders[i]), torch.tensor(self.labels[i])
+
+
+def research_loop(stages, epochs):
+    """R (stages, stages) as research code finds it."""
+    torch.manual_seed(0)
+    network = PublishedCNN()
+    trains = [DataLoader(Single(*stage.train.tensors()), 128, shuffle=True) for stage in stages]
+    tests = [DataLoader(Single(*stage.test.tensors()), 128) for stage in stages]
+    R = np.zeros((len(stages), len(stages)))
+    for i, loader in enumerate(trains):
+        optimizer = torch.optim.Adam(network.parameters(), lr=5e-4)
+        for _ in range(epochs):
+            network.train()
+            predictions, labels = [], []
+            for x, c, y in loader:
+                X = torch.cat([y[:, None].float(), c, torch.ones(len(y), 1)], dim=1)
+                logits = network(x, X)
+                loss = F.cross_entropy(logits, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                predictions.append(logits.argmax(1).detach().cpu().numpy())
+                labels.append(y.cpu().numpy())
+            (np.concatenate(predictions) == np.concatenate(labels)).mean()
+            R[i] = [accuracy_in_numpy(network, test) for test in tests]
+    return R
+
+
+@torch.no_grad()
+def accuracy_in_numpy(network, loader):
+    network.eval()
+    right = [
+        (network(x, torch.cat([torch.zeros(len(y), 1), c, torch.ones(len(y), 1)], dim=1)).argmax(1).numpy() == y.numpy())
+        for x, c, y in loader
+    ]
+    return np.concatenate(right).mean()
+
+
+def ours(stages, epochs):
+    torch.manual_seed(0)
+    places = {"at": ["conv1", "conv2", "fc1"], "num_confounders": 1, "num_classes": 2}
+    model = rmdn.deconfound(CNN2d(), sample=stages[0].train.images[:2], inplace=True, **places)
+    return train(model, stages, settings=Settings(epochs=epochs)).R.numpy()
+
+
+def research(epochs=2):
+    torch.set_num_threads(2)
+    stages = synthetic.continual(3)
+    print(f"data set 3, 5 stages of {epochs} epochs, all evaluations; seconds on two threads; aim 5 times")
+    for _ in range(2):
+        times, results = [], []
+        for contestant in (ours, research_loop):
+            clock = time.perf_counter()
+            results.append(contestant(stages, epochs))
+            times.append(time.perf_counter() - clock)
+        difference = np.abs(results[0] - results[1]).mean()
+        ratio = times[1] / times[0]
+        print(f"ours {times[0]:.1f}, research code {times[1]:.1f}: {ratio:.1f} times; R differs by {difference:.3f}")
 
 
 if __name__ == "__main__":
-    known = {"overhead": overhead, "own": own, "ddp": ddp}
+    known = {"overhead": overhead, "own": own, "ddp": ddp, "research": research}
     for name in sys.argv[1:] or known:
         known[name]()
