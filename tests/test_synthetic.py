@@ -154,9 +154,7 @@ def test_a_seed_decides_everything_and_nothing_else_does(name):
     stages = GENERATORS[name](per_group=4, seed=5)
     assert torch.equal(before, torch.get_rng_state())
     torch.rand(7)
-    for a, b, c in zip(
-        stages, GENERATORS[name](per_group=4, seed=5), GENERATORS[name](per_group=4, seed=6), strict=True
-    ):
+    for a, b, c in zip(stages, GENERATORS[name](per_group=4, seed=5), GENERATORS[name](per_group=4, seed=6), strict=True):
         assert same(a.train, b.train)
         assert same(a.test, b.test)
         assert not torch.equal(a.train.images, c.train.images)
