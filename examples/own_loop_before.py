@@ -1,4 +1,4 @@
-"""A loop of one's own, before: the network finds the confounder, and reads the group from it."""
+"""A user's own loop before rmdn: the network finds the confounder in the images and reads the group from it."""
 
 import os
 
@@ -9,17 +9,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from rmdn.data.synthetic import static
 
-EPOCHS = int(os.environ.get("EPOCHS", "20"))
-SEED = int(os.environ.get("SEED", "0"))
+EPOCHS, SEED = int(os.environ.get("EPOCHS", "20")), int(os.environ.get("SEED", "0"))
 
 
 class Network(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv1 = nn.Conv2d(1, 8, 5)
-        self.conv2 = nn.Conv2d(8, 16, 5)
-        self.fc1 = nn.Linear(16 * 5 * 5, 32)
-        self.fc2 = nn.Linear(32, 2)
+        self.conv1, self.conv2 = nn.Conv2d(1, 8, 5), nn.Conv2d(8, 16, 5)
+        self.fc1, self.fc2 = nn.Linear(16 * 5 * 5, 32), nn.Linear(32, 2)
 
     def forward(self, x):
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
@@ -40,18 +37,13 @@ def epoch(model, loader, optimizer=None):
     return correct / len(loader.dataset)
 
 
-def main():
-    torch.manual_seed(SEED)
-    data = static(seed=SEED)
-    train = DataLoader(TensorDataset(*data.train.tensors()), batch_size=64, shuffle=True)
-    test = DataLoader(TensorDataset(*data.test.tensors()), batch_size=1024)
-    model = Network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
-    for _ in range(EPOCHS):
-        epoch(model, train, optimizer)
-    with torch.no_grad():
-        print(f"accuracy {epoch(model, test):.3f}, without the confounder at best {data.best:.3f}")
-
-
-if __name__ == "__main__":
-    main()
+torch.manual_seed(SEED)
+data = static(seed=SEED)
+train = DataLoader(TensorDataset(*data.train.tensors()), batch_size=64, shuffle=True)
+test = DataLoader(TensorDataset(*data.test.tensors()), batch_size=1024)
+model = Network()
+optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
+for _ in range(EPOCHS):
+    epoch(model, train, optimizer)
+with torch.no_grad():
+    print(f"accuracy {epoch(model, test):.3f}; without the confounder the best is {data.best:.3f}")

@@ -176,7 +176,8 @@ class RMDN(ConfounderLayer):
     def _train(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None) -> Tensor:
         task = graph_task()
         if task is None:
-            self._memo = self._learn(features, confounders, labels)
+            # Past a module's slow assignment.
+            self.__dict__["_memo"] = self._learn(features, confounders, labels)
         elif self._memo is None or not self._memo.serves(self.pool(features.detach()), task):
             raise UsageError(
                 "Activation checkpointing computes a batch again that is not this layer's last one, or computes it twice in"
@@ -251,8 +252,8 @@ class RMDN(ConfounderLayer):
             beta=beta.view(self.beta.shape),
             moments=self.moments + total,
             recent=recent,
+            seen=before + added,
         )
-        self._seen = before + added
         if math.frexp(before)[1] == math.frexp(before + added)[1]:
             return False
         if self.standardize:  # at every doubling of the rows
