@@ -23,6 +23,10 @@ class UsageError(RMDNError, RuntimeError):
     """A call at a moment, or in a way, in which it cannot be right."""
 
 
+class TrainingError(RMDNError, RuntimeError):
+    """A training that has gone wrong in its numbers and cannot recover."""
+
+
 class MissingExtraError(RMDNError, ImportError):
     """A feature whose optional dependencies are not installed."""
 

@@ -1,7 +1,7 @@
 """What every layer that takes confounders out of features has in common.
 
-A layer holds coefficients `beta` of its features on the columns of `design.Columns`, in coordinates in which real-valued
-columns are standardized (`center`, `scale`), and the second moments of all training rows in the same coordinates. How
+A layer holds coefficients `beta` of its features on the columns of `design.Columns`, in coordinates in which confounders
+are standardized (`center`, `scale`), and the second moments of all training rows in the same coordinates. How
 the coefficients are found is the subclass's one concern: `learn`.
 """
 
@@ -230,8 +230,7 @@ class ConfounderLayer(nn.Module):
         """By how much coordinates must move, and by what they must shrink (p,), to standardize rows of these moments."""
         real = torch.ones_like(self.center, dtype=torch.bool)
         real[-1] = False
-        if self.columns.num_classes is not None:
-            real[: self.columns.labels] = False
+        real[: self.columns.labels] = False  # to move a label would move the intercept, which is taken out
         rows = moments[-1, -1].clamp_min(1)
         mean = moments[-1] / rows
         square = moments.diagonal() / rows
@@ -288,13 +287,10 @@ class ConfounderLayer(nn.Module):
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        incoming = state_dict.get(prefix + "beta")
-        if (
-            isinstance(incoming, Tensor)
-            and len(incoming) == len(self.beta)
-            and 0 in (self.beta.shape[1], incoming.shape[1])
-        ):
-            self.beta = self.beta.new_zeros(incoming.shape, dtype=incoming.dtype)
+        for name, own in self._buffers.items():  # shapes that come with the features
+            incoming = state_dict.get(prefix + name)
+            if own is not None and isinstance(incoming, Tensor) and 0 in (own.numel(), incoming.numel()):
+                self._buffers[name] = own.new_zeros(incoming.shape, dtype=incoming.dtype)
         self._seen = None
         super()._load_from_state_dict(state_dict, prefix, *args)
 

@@ -19,8 +19,8 @@ from rmdn.layers.subtraction import Projection, project_gradient, subtract_in_pl
 from rmdn.products import cross
 
 Gradient = Literal["constant", "projected"]
-# gradient="projected" averages the design's second moment over about this many rows for each column.
-MEMORY_PER_COLUMN = 32
+# gradient="projected" averages over about this many rows for each column.
+MEMORY_PER_COLUMN = 16
 # Features that the sketch of a batch keeps, for `lag` and to recognize the batch when it is computed again.
 SKETCH = 256
 
@@ -86,6 +86,8 @@ class RMDN(ConfounderLayer):
 
     P: Tensor  # (p, p) float64
     recent: Tensor  # (p + 1, p) float64: the design's running second moment, and in the last row its weight
+    flow: Tensor  # (c + 1, h): running sum of x g over a batch's rows, with gradient="projected"
+    flow_weight: Tensor  # () float64
 
     def __init__(
         self,
@@ -117,6 +119,8 @@ class RMDN(ConfounderLayer):
         p = self.columns.total
         self.register_buffer("P", torch.eye(p, dtype=torch.float64) * epsilon)
         self.register_buffer("recent", torch.zeros(p + 1, p, dtype=torch.float64))
+        self.register_buffer("flow", torch.zeros(num_confounders + 1, 0))
+        self.register_buffer("flow_weight", torch.zeros((), dtype=torch.float64))
 
     def forward(self, features: Tensor, confounders: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
         """Residuals of the features' shape; in training the state takes the batch in first."""
@@ -131,7 +135,9 @@ class RMDN(ConfounderLayer):
 
     def reset(self) -> None:
         """Forget all rows; the features' shape and the columns' standardization stay."""
-        fresh = {name: torch.zeros_like(self.get_buffer(name)) for name in ("beta", "moments", "recent")}
+        fresh = {
+            name: torch.zeros_like(self.get_buffer(name)) for name in ("beta", "moments", "recent", "flow", "flow_weight")
+        }
         self.replace(P=torch.eye(len(self.P), dtype=self.P.dtype, device=self.P.device) * self.epsilon, **fresh)
         self._memo = None
 
@@ -245,7 +251,7 @@ class RMDN(ConfounderLayer):
         """Take the new state; says whether the coordinates moved with it."""
         before, recent = self.seen, self.recent
         if self.gradient == "projected":
-            share = added / (added + MEMORY_PER_COLUMN * len(P))
+            share = self._share(added)
             recent = torch.lerp(recent, torch.cat([total / added, torch.ones_like(total[:1])]), share)
         self.replace(
             P=recursion.regularize(P, self.regularization),
@@ -274,12 +280,28 @@ class RMDN(ConfounderLayer):
         if self.gradient == "projected" and self.seen:
             M = self.recent[:-1] / self.recent[-1, 0]
             M.diagonal().add_(1 / (self.epsilon * self.seen))
-            samples = design.A[-1, -1].clamp_min(1)
-            weights = torch.linalg.inv(M)[:, first:] / samples  # (p, c + 1)
-            projection = Projection(design.wide, weights.to(design.wide.dtype), first)
+            samples = design.A[-1, -1].item()
+            weights = torch.linalg.inv(M)[:, first:] / max(samples, 1)  # (p, c + 1)
+            projection = Projection(design.wide, weights.to(design.wide.dtype), self._share(samples))
         removed = design.wide if rows.counted is None else design.X.to(design.wide.dtype)
         sketch = design.wide.mT @ sketched(rows.z)
         return Memo(removed[:, first:], self.beta[first:], projection, design, sketch, set())
+
+    def smoothed(self, along: Tensor, share: float) -> Tensor:
+        """The running mean of X'g (c + 1, h) after a batch's; a batch of one row says nothing of it by itself.
+
+        Rows times their own gradients would even turn it around: x x' in place of its mean has p times its size.
+        """
+        before = self.flow if self.flow.shape == along.shape else torch.zeros_like(along)
+        if not math.isfinite(along.sum().item()):  # an overflow that a loss scaler is about to skip
+            return along
+        flow = torch.lerp(before, along, share)
+        weight = torch.lerp(self.flow_weight, torch.ones_like(self.flow_weight), share)
+        self._buffers.update(flow=flow, flow_weight=weight)
+        return flow / weight.to(flow.dtype)
+
+    def _share(self, rows: float) -> float:
+        return rows / (rows + MEMORY_PER_COLUMN * len(self.P))
 
     def _not_finite(self, rows: Rows) -> InputError:
         bad = (~torch.isfinite(rows.z)).any(1).nonzero().flatten().tolist()

@@ -10,7 +10,7 @@ from torch import Tensor
 from rmdn.products import subtract_product_
 
 if TYPE_CHECKING:
-    from rmdn.layers.base import ConfounderLayer
+    from rmdn.layers.rmdn import RMDN
 
 # Operations whose backward pass does not read their output: its memory may be written over.
 _OUTPUT_UNUSED = {
@@ -57,14 +57,14 @@ class _InPlace(torch.autograd.Function):
 
 
 class Projection(NamedTuple):
-    """The transposed derivative of a least-squares residual: g -> g - X M^-1 S X'g / B."""
+    """The transposed derivative of a least-squares residual: g -> g - X M^-1 S E[x g]."""
 
     X: Tensor  # (B, p)
     weights: Tensor  # (p, c + 1): the columns of M^-1 / B that belong to removed columns
-    first: int  # the first removed column
+    share: float  # what this batch counts for in the running mean of X'g
 
 
-def project_gradient(residual: Tensor, projection: Projection, layer: ConfounderLayer) -> Tensor:
+def project_gradient(residual: Tensor, projection: Projection, layer: RMDN) -> Tensor:
     """The residual itself; in the backward pass its gradient loses what moves along the removed columns."""
     out: Tensor = _ProjectGradient.apply(residual, projection, layer)
     return out
@@ -72,12 +72,13 @@ def project_gradient(residual: Tensor, projection: Projection, layer: Confounder
 
 class _ProjectGradient(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, residual: Tensor, projection: Projection, layer: ConfounderLayer) -> Tensor:
+    def forward(ctx: Any, residual: Tensor, projection: Projection, layer: RMDN) -> Tensor:
         ctx.projection, ctx.layer = projection, layer
         return residual.view_as(residual)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (X, weights, first), (gradient,) = ctx.projection, grads
-        along = X[:, first:].mT @ ctx.layer.pool(gradient).to(X.dtype)  # (c + 1, h)
-        return ctx.layer.subtract(gradient, X, weights @ along), None, None
+        X, weights, share = ctx.projection
+        first = X.shape[1] - weights.shape[1]
+        along = X[:, first:].mT @ ctx.layer.pool(grads[0]).to(X.dtype)  # (c + 1, h)
+        return ctx.layer.subtract(grads[0], X, weights @ ctx.layer.smoothed(along, share)), None, None

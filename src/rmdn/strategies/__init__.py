@@ -1,0 +1,9 @@
+"""Ways of learning over stages, one file each, on the contract in `base`."""
+
+from rmdn.strategies.base import Batch, Outcome, StageData, Strategy, Wrapper
+from rmdn.strategies.ewc import EWC
+from rmdn.strategies.lwf import LwF
+from rmdn.strategies.packnet import PackNet
+from rmdn.strategies.plain import Plain
+
+__all__ = ["EWC", "Batch", "LwF", "Outcome", "PackNet", "Plain", "StageData", "Strategy", "Wrapper"]
