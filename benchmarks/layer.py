@@ -1,6 +1,6 @@
 """The layer's cost against its bars: ratios within one run, the contestants taking turns, the best time of each.
 
-    python benchmarks/layer.py [--markdown FILE]
+python benchmarks/layer.py [--markdown FILE]
 """
 
 import argparse
@@ -8,6 +8,7 @@ import gc
 import os
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,12 @@ class Bar:
 
     def cells(self):
         sign = "at least" if self.at_least else "at most"
-        return self.what, f"{self.measured:,.3g}{self.unit}", f"{sign} {self.bar:,g}{self.unit}", "yes" if self.met else "NO"
+        return (
+            self.what,
+            f"{self.measured:,.3g}{self.unit}",
+            f"{sign} {self.bar:,g}{self.unit}",
+            "yes" if self.met else "NO",
+        )
 
 
 class Published(nn.Module):
@@ -70,14 +76,14 @@ def batch(rows):
 
 
 def best_times(contestants, prepare):
-    """The least seconds of each contestant, all of them taking a turn in every round."""
+    """The least seconds of each contestant, all of them taking a turn in every round, each on inputs of its own."""
     best = dict.fromkeys(contestants, float("inf"))
     rounds, end = 0, time.perf_counter() + SECONDS
     while rounds < ROUNDS or time.perf_counter() < end:
         for name, contestant in contestants.items():
             given = prepare()
             begin = time.perf_counter()
-            out = contestant(given)
+            out = contestant(*given)
             took = time.perf_counter() - begin
             del out  # giving memory back is not timed
             best[name] = min(best[name], took)
@@ -87,18 +93,17 @@ def best_times(contestants, prepare):
 
 def forward_times(shape):
     """Seconds of one training forward pass of each contestant on fresh features in an autograd graph."""
-    c, y = batch(shape[0])
     leaf = torch.randn(shape, requires_grad=True)
     norm, published = nn.BatchNorm2d(shape[1]), Published()
     layer, inplace = rmdn.RMDN(1, 2), rmdn.RMDN(1, 2, inplace=True)
     contestants = {
-        "clone": torch.clone,
-        "BatchNorm2d": norm,
-        "published": lambda z: published(z, c, y),
-        "R-MDN": lambda z: layer(z, c, y),
-        "in place": lambda z: inplace(z, c, y),
+        "clone": lambda z, c, y: torch.clone(z),
+        "BatchNorm2d": lambda z, c, y: norm(z),
+        "published": published,
+        "R-MDN": layer,
+        "in place": inplace,
     }
-    return best_times(contestants, lambda: leaf + 0)
+    return best_times(contestants, lambda: (leaf + 0, *batch(shape[0])))
 
 
 def forward_bars(shape, times):
@@ -120,7 +125,7 @@ def step_bar():
     def stepper(model, **more):
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 
-        def step(_):
+        def step():
             optimizer.zero_grad()
             F.cross_entropy(model(images, **more), y).backward()
             optimizer.step()
@@ -129,7 +134,7 @@ def step_bar():
 
     places = ["conv1", "conv2", "fc1"]
     model = rmdn.deconfound(CNN2d(), places, num_confounders=1, num_classes=2, inplace=True)
-    times = best_times({"plain": stepper(CNN2d()), "R-MDN": stepper(model, confounders=c, labels=y)}, lambda: None)
+    times = best_times({"plain": stepper(CNN2d()), "R-MDN": stepper(model, confounders=c, labels=y)}, tuple)
     added = 100 * (times["R-MDN"] / times["plain"] - 1)
     return Bar(f"three layers added to a CNN's step of {1000 * times['plain']:.1f} ms", added, 8, " %")
 
@@ -140,7 +145,9 @@ def size_bar():
     layer(torch.randn(8, 32, 24, 24), *batch(8))
     p, h = 3, 32 * 24 * 24
     state = sum(buffer.numel() * buffer.element_size() for buffer in layer.buffers())
-    return Bar(f"state of {h} features beyond p x h x 4 = {4 * p * h:,} bytes", state - 4 * p * h, 8 * 4 * p * (p + 1), " bytes")
+    return Bar(
+        f"state of {h} features beyond p x h x 4 = {4 * p * h:,} bytes", state - 4 * p * h, 8 * 4 * p * (p + 1), " bytes"
+    )
 
 
 def saved_bar(gradient):
@@ -178,18 +185,27 @@ def growth_bar():
 
 
 def draw(seen, microseconds):
-    """The median, the best and the tenth worst of each stretch of updates."""
+    """The best, the median and the 90th percentile of each stretch of updates."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.6, 3.2), layout="constrained")
     ax = figure.subplots()
     edges = np.geomspace(1, seen[-1] + 1, 31)
-    stretches = [microseconds[(seen >= a) & (seen < b)] for a, b in zip(edges[:-1], edges[1:], strict=True)]
-    middles = [(a * b) ** 0.5 for (a, b), one in zip(zip(edges[:-1], edges[1:], strict=True), stretches, strict=True) if len(one)]
-    stretches = [one for one in stretches if len(one)]
-    ax.fill_between(middles, *np.array([np.percentile(one, [0, 90]) for one in stretches]).T, color="0.8", label="best to 90 %")
-    ax.plot(middles, [np.median(one) for one in stretches], "k-o", markersize=3, label="median")
-    ax.set(xscale="log", xlabel="samples seen", ylabel="time of an update, µs", title="100 samples x 1,024 features, one thread")
+    stretches = {
+        (low * high) ** 0.5: microseconds[(seen >= low) & (seen < high)]
+        for low, high in pairwise(edges)
+        if ((seen >= low) & (seen < high)).any()
+    }
+    middles = list(stretches)
+    best, median, slow = np.array([np.percentile(one, [0, 50, 90]) for one in stretches.values()]).T
+    ax.fill_between(middles, best, slow, color="0.8", label="best to 90 %")
+    ax.plot(middles, median, "k-o", markersize=3, label="median")
+    ax.set(
+        xscale="log",
+        xlabel="samples seen",
+        ylabel="time of an update, µs",
+        title="100 samples x 1,024 features, one thread",
+    )
     ax.set_ylim(0, 2.5 * np.median(microseconds))
     ax.legend(frameon=False)
     figure.savefig(PICTURE, dpi=90)
