@@ -203,7 +203,7 @@ class ConfounderLayer(nn.Module):
             self._seen = self.moments[-1, -1].item()
         return self._seen
 
-    def replace(self, seen: float | None = None, **buffers: Tensor) -> None:
+    def replace(self, seen: float | None = None, /, **buffers: Tensor) -> None:
         """Take new buffers, all at once, past a module's slow assignment; `seen`: the rows they hold, where known."""
         self._buffers.update(buffers)
         self.__dict__["_seen"] = seen
