@@ -1,1 +1,1 @@
-"""Experiments: one file each."""
+"""The paper's tables and figures, one file each."""

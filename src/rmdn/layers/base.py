@@ -193,7 +193,7 @@ class ConfounderLayer(nn.Module):
     def feature_shape(self, features: Tensor) -> tuple[int, ...]:
         """The part of the features' shape that has coefficients of its own."""
         if self.share is None or features.ndim == 2:
-            return tuple(features.shape[1:])
+            return features.shape[1:]
         return (features.shape[-1] if features.ndim == 3 else features.shape[1],)
 
     @property
@@ -203,20 +203,21 @@ class ConfounderLayer(nn.Module):
             self._seen = self.moments[-1, -1].item()
         return self._seen
 
-    def replace(self, **buffers: Tensor) -> None:
-        """Take new buffers, all at once (assignment by attribute costs more than a small batch's whole update)."""
+    def replace(self, seen: float | None = None, /, **buffers: Tensor) -> None:
+        """Take new buffers, all at once, past a module's slow assignment; `seen`: the rows they hold, where known."""
         self._buffers.update(buffers)
-        self._seen = None
+        self.__dict__["_seen"] = seen
 
     def _check_features(self, features: Tensor) -> None:
         if not isinstance(features, Tensor) or not features.is_floating_point() or features.ndim < 2:
             given = f"{features.dtype} {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
             raise InputError(f"features are {given}; expected a floating-point tensor of shape (batch, ...).")
-        if self.beta.shape[1] and self.feature_shape(features) != tuple(self.beta.shape[1:]):
+        known = self.beta.shape[1:]
+        if known[0] and self.feature_shape(features) != known:
             hint = "" if self.share else " For inputs of varying size construct the layer with share='spatial'."
             raise InputError(
                 f"features have the shape {tuple(features.shape)}; this layer learned coefficients for"
-                f" {tuple(self.beta.shape[1:])}.{hint} The state was not changed."
+                f" {tuple(known)}.{hint} The state was not changed."
             )
 
     # Standardized coordinates ---------------------------------------------------------------------------------------

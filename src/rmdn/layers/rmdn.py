@@ -180,15 +180,16 @@ class RMDN(ConfounderLayer):
     # The training step ----------------------------------------------------------------------------------------------
 
     def _train(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None) -> Tensor:
-        task = graph_task()
+        task, memo = graph_task(), self._memo
         if task is None:
-            self._memo = self._learn(features, confounders, labels)
-        elif self._memo is None or not self._memo.serves(self.pool(features.detach()), task):
+            # Past a module's slow assignment.
+            self.__dict__["_memo"] = memo = self._learn(features, confounders, labels)
+        elif memo is None or not memo.serves(self.pool(features.detach()), task):
             raise UsageError(
                 "Activation checkpointing computes a batch again that is not this layer's last one, or computes it twice in"
                 " one backward pass. Run backward after each forward, and call the layer once in it."
             )
-        X, beta, projection = self._memo.X, self._memo.beta, self._memo.projection
+        X, beta, projection = memo.X, memo.beta, memo.projection
         if self.inplace and writable(features):
             residual = subtract_in_place(features, X, beta)
         else:
@@ -253,12 +254,12 @@ class RMDN(ConfounderLayer):
             share = self._share(added)
             recent = torch.lerp(recent, torch.cat([total / added, torch.ones_like(total[:1])]), share)
         self.replace(
+            before + added,
             P=recursion.regularize(P, self.regularization),
             beta=beta.view(self.beta.shape),
             moments=self.moments + total,
             recent=recent,
         )
-        self._seen = before + added
         if math.frexp(before)[1] == math.frexp(before + added)[1]:
             return False
         if self.standardize:  # at every doubling of the rows
