@@ -120,13 +120,14 @@ class RMDN(ConfounderLayer):
 
     def forward(self, features: Tensor, confounders: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
         """Residuals of the features' shape; in training the state takes the batch in first."""
+        device = self.P.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self.forward(features, confounders, labels)
         if not self.learning:
             return self.infer(features, confounders)
         if torch.compiler.is_compiling():
             return _outside_compiler()(self, features, confounders, labels)
-        if torch.is_autocast_enabled(features.device.type):
-            with torch.autocast(features.device.type, enabled=False):
-                return self._train(features, confounders, labels)
         return self._train(features, confounders, labels)
 
     def reset(self) -> None:

@@ -79,5 +79,6 @@ class _ProjectGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (X, weights, first), (gradient,) = ctx.projection, grads
-        along = X[:, first:].mT @ ctx.layer.pool(gradient).to(X.dtype)  # (c + 1, h)
-        return ctx.layer.subtract(gradient, X, weights @ along), None, None
+        with torch.autocast(gradient.device.type, enabled=False):  # a backward pass may be run inside autocast
+            along = X[:, first:].mT @ ctx.layer.pool(gradient).to(X.dtype)  # (c + 1, h)
+            return ctx.layer.subtract(gradient, X, weights @ along), None, None
