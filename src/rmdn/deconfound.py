@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from rmdn.errors import UsageError
 from rmdn.layers.base import ConfounderLayer, graph_task
 from rmdn.layers.rmdn import RMDN
-from rmdn.placement import At, choose, first_tensor, never_reached, replace_first_tensor
+from rmdn.placement import At, choose, first_tensor, never_reached, replace_first_tensor, tensors
 
 
 class Batch(NamedTuple):
@@ -41,6 +42,10 @@ class Slot:
         self.latest = batch
         if not torch.compiler.is_compiling():
             self.by_thread[threading.get_ident()] = batch
+
+    def recall(self, batch: Batch, gradient: Tensor) -> None:
+        """A hook on a network's output: what its backward pass computes again finds its own batch, not a later one."""
+        self.latest = batch
 
     def empty(self) -> None:
         """Take it away again, so that no later call past the wrapper finds it."""
@@ -101,11 +106,17 @@ class Deconfounded(nn.Module):
 
     def forward(self, *inputs: Any, confounders: Tensor | None = None, labels: Tensor | None = None, **options: Any) -> Any:
         """The network's output; confounders and labels go to the layers, everything else to the network."""
-        self.slot.fill(Batch(confounders, labels, []))
+        batch = Batch(confounders, labels, [])
+        self.slot.fill(batch)
         try:
-            return self.network(*inputs, **options)
+            output = self.network(*inputs, **options)
         finally:
             self.slot.empty()
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            for tensor in tensors(output):
+                if tensor.requires_grad:
+                    tensor.register_hook(partial(self.slot.recall, batch))
+        return output
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

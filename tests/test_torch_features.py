@@ -1,0 +1,439 @@
+"""PyTorch's own features, each of which once broke a layer that keeps state: they must change no number here."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import rmdn
+from rmdn.errors import InputError, PlacementError, UsageError
+
+GRADIENTS = ["constant", "projected"]
+
+
+class Network(nn.Module):
+    """Two places for layers, a body that can be checkpointed, and layers whose gradients need the residuals."""
+
+    def __init__(self, reentrant: bool | None = None) -> None:
+        super().__init__()
+        self.reentrant = reentrant
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.drop = nn.Dropout(0.2)
+        self.fc = nn.Linear(4 * 4 * 4, 8)
+        self.head = nn.Linear(8, 2)
+
+    def body(self, x: Tensor) -> Tensor:
+        return self.fc(self.drop(self.conv(x).tanh()).flatten(1)).tanh()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.reentrant is None:
+            return self.head(self.body(x))
+        return self.head(checkpoint(self.body, x, use_reentrant=self.reentrant))
+
+
+def make_model(reentrant: bool | None = None, seed: int = 0, **options: Any) -> rmdn.Deconfounded:
+    torch.manual_seed(seed)
+    network = Network(reentrant)
+    return rmdn.deconfound(network, at=["conv", "fc"], num_confounders=2, num_classes=2, **options)
+
+
+def make_batch(seed: int, rows: int = 12) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(2, (rows,), generator=generator)
+    c = torch.randn(rows, 2, generator=generator) * torch.tensor([10.0, 1.0]) + torch.tensor([50.0, 0.0])
+    x = torch.randn(rows, 1, 6, 6, generator=generator) + (c[:, :1] / 20 + y[:, None])[:, :, None, None]
+    return x, c, y
+
+
+def step(model: nn.Module, seed: int, rows: int = 12) -> Tensor:
+    """Forward and backward of one batch; gradients add up in the parameters."""
+    x, c, y = make_batch(seed, rows)
+    torch.manual_seed(seed)
+    out = model(x.requires_grad_(), confounders=c, labels=y)
+    nn.functional.cross_entropy(out, y).backward()
+    return out.detach()
+
+
+def train(model: nn.Module, seeds: range) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for seed in seeds:
+        optimizer.zero_grad()
+        step(model, seed)
+        optimizer.step()
+
+
+def layers(model: nn.Module) -> list[rmdn.RMDN]:
+    return [module for module in model.modules() if isinstance(module, rmdn.RMDN)]
+
+
+def kept(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def assert_same(ours: nn.Module, theirs: nn.Module, **tolerances: float) -> None:
+    """State and gradients; to the bit where no tolerance is given."""
+    exact = {"rtol": 0.0, "atol": 0.0}
+    torch.testing.assert_close(dict(ours.state_dict()), dict(theirs.state_dict()), **(tolerances or exact))
+    grads = [{name: p.grad for name, p in m.named_parameters() if p.grad is not None} for m in (ours, theirs)]
+    torch.testing.assert_close(*grads, **(tolerances or exact))
+
+
+# Activation checkpointing --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("options", [{"gradient": g, "inplace": i} for g in GRADIENTS for i in (False, True)], ids=str)
+def test_checkpointing_changes_nothing(reentrant: bool, options: dict[str, Any]) -> None:
+    plain, checkpointed = make_model(**options), make_model(reentrant, **options)
+    for seed in range(4):
+        torch.testing.assert_close(step(checkpointed, seed), step(plain, seed), rtol=0, atol=0)
+    assert [layer.seen for layer in layers(checkpointed)] == [48, 48]
+    assert_same(checkpointed, plain)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_the_checkpointing_test_can_fail(reentrant: bool) -> None:
+    """The published manner, an update wherever the layer is called, gives other gradients here."""
+    plain, naive = make_model(), make_model(reentrant)
+    for layer in layers(naive):
+        learn = layer._learn
+        layer._train = lambda z, c, y, layer=layer, learn=learn: layer.subtract(z, *learn(z, c, y)[:2])  # type: ignore[method-assign]
+    for seed in range(4):
+        step(plain, seed), step(naive, seed)
+    grads = [model.network.conv.weight.grad for model in (plain, naive)]
+    assert (grads[0] - grads[1]).norm() > 1e-3 * grads[0].norm()
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("order", ["joint", "first first", "last first"])
+def test_two_forwards_before_a_backward_raise_under_checkpointing(gradient: str, reentrant: bool, order: str) -> None:
+    model = make_model(reentrant, gradient=gradient)
+    step(model, 0)
+    losses = []
+    for seed in (1, 2):
+        x, c, y = make_batch(seed)
+        losses.append(nn.functional.cross_entropy(model(x.requires_grad_(), confounders=c, labels=y), y))
+    with pytest.raises(UsageError, match="backward after each forward"):
+        if order == "joint":
+            sum(losses).backward()
+        for loss in losses if order == "first first" else reversed(losses):
+            loss.backward()
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_the_same_batch_twice_before_one_backward_raises_too(reentrant: bool) -> None:
+    model = make_model(reentrant)
+    model.network.drop.p = 0.0
+    x, c, y = make_batch(0)
+    loss = sum(nn.functional.cross_entropy(model(x.requires_grad_(), confounders=c, labels=y), y) for _ in range(2))
+    with pytest.raises(UsageError, match="backward after each forward"):
+        loss.backward()
+
+
+def test_two_forwards_before_a_backward_are_fine_without_checkpointing() -> None:
+    model, single = make_model(), make_model()
+    loss = 0.0
+    for seed in (1, 2):
+        x, c, y = make_batch(seed)
+        torch.manual_seed(seed)
+        loss = loss + nn.functional.cross_entropy(model(x, confounders=c, labels=y), y)
+        step(single, seed)
+    loss.backward()
+    assert_same(model, single, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_second_backward_through_a_checkpoint_computes_the_batch_again(reentrant: bool) -> None:
+    models = make_model(), make_model(reentrant)
+    for model in models:
+        x, c, y = make_batch(0)
+        torch.manual_seed(0)
+        loss = nn.functional.cross_entropy(model(x.requires_grad_(), confounders=c, labels=y), y)
+        loss.backward(retain_graph=True)
+        loss.backward()
+    assert_same(*models)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("mode", ["eval", "frozen"])
+def test_checkpointed_passes_without_learning(reentrant: bool, mode: str) -> None:
+    plain, checkpointed = make_model(), make_model(reentrant)
+    for model in (plain, checkpointed):
+        train(model, range(3))
+        model.zero_grad()
+        before = kept(model)
+        if mode == "eval":
+            step(model.eval(), 5)
+        else:
+            with model.frozen():
+                step(model, 5)
+        torch.testing.assert_close(kept(model), before, rtol=0, atol=0)
+    assert_same(checkpointed, plain)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("order", ["joint", "first first", "last first"])
+def test_checkpointed_passes_without_learning_keep_their_own_confounders(reentrant: bool, order: str) -> None:
+    plain, checkpointed = make_model(), make_model(reentrant)
+    for model in (plain, checkpointed):
+        train(model, range(3))
+        model.eval().zero_grad()
+        x, c, y = make_batch(5)
+        losses = [
+            nn.functional.cross_entropy(model(x.requires_grad_(), confounders=confounders), y)
+            for confounders in (c, c.flip(0), c + 3)
+        ]
+        if order == "joint":
+            sum(losses).backward()
+        else:
+            for loss in losses if order == "first first" else reversed(losses):
+                loss.backward()
+    assert_same(checkpointed, plain, rtol=1e-5, atol=1e-7)
+
+
+# Gradient accumulation ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_gradient_accumulation_updates_once_a_micro_batch(gradient: str) -> None:
+    model = make_model(gradient=gradient)
+    reference = rmdn.RMDN(2, 2, gradient=gradient)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for seed in range(6):
+        x, c, y = make_batch(seed)
+        with torch.no_grad():
+            reference(model.network.conv._conv_forward(x, model.network.conv.weight, model.network.conv.bias), c, y)
+        step(model, seed)
+        if seed % 3 == 2:
+            optimizer.step()
+            optimizer.zero_grad()
+    torch.testing.assert_close(layers(model)[0].state_dict(), reference.state_dict(), rtol=0, atol=0)
+
+
+# Precision ------------------------------------------------------------------------------------------------------------
+
+
+def least_squares(z: Tensor, c: Tensor, y: Tensor) -> Tensor:
+    """Residuals in float64 of rows that are all known at once."""
+    X = np.column_stack([y.double(), c.double(), np.ones(len(z))])
+    Z = z.detach().double().flatten(1).numpy()
+    beta = np.linalg.lstsq(X, Z, rcond=None)[0]
+    return torch.from_numpy(Z - X[:, 1:] @ beta[1:]).view(z.shape)
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "spatial"])
+def test_autocast_leaves_the_arithmetic_alone(mode: str) -> None:
+    """Against float64 least squares of the very bf16 features: only the output's rounding may differ."""
+    layer = rmdn.RMDN(2, 2, epsilon=1e9, regularization=0, share="spatial" if mode == "spatial" else None)
+    _, c, y = make_batch(0, 64)
+    z = (torch.randn(64, 5, 3) + c[:, :1, None] / 5).to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = layer(z, c, y)
+        if mode != "train":
+            out = layer.eval()(z, c)
+    assert out.dtype == torch.bfloat16
+    assert {layer.P.dtype, layer.moments.dtype, layer.recent.dtype} == {torch.float64}
+    assert layer.beta.dtype == torch.float32
+    X = torch.cat([y[:, None], c, torch.ones(64, 1)], dim=1).double()
+    real = X.clone()
+    real[:, 1:] = (X[:, 1:] - layer.center[1:]) / layer.scale[1:]
+    positions = 5 if mode == "spatial" else 1
+    torch.testing.assert_close(layer.moments, positions * real.T @ real, rtol=1e-12, atol=1e-9)
+    if mode != "spatial":
+        expected = least_squares(z, c, y)
+        assert ((out.double() - expected).abs() <= 2**-8 * expected.abs() + 1e-4).all()
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_autocast_equals_the_layer_on_the_same_features_outside(gradient: str) -> None:
+    inside, outside = (rmdn.RMDN(2, 2, gradient=gradient) for _ in range(2))
+    results = []
+    for layer, enabled in ((inside, True), (outside, False)):
+        grads = []
+        for seed in range(3):
+            _, c, y = make_batch(seed)
+            torch.manual_seed(seed)
+            z = torch.randn(12, 7, requires_grad=True)
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                out = layer(z, c, y)
+                out.pow(2).sum().backward()  # as a backward inside autocast, which PyTorch advises against, would do it
+            assert out.dtype == torch.float32
+            grads.append(z.grad)
+        results.append(grads)
+    torch.testing.assert_close(inside.state_dict(), outside.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("reentrant", [None, True, False])
+def test_training_under_autocast(reentrant: bool | None) -> None:
+    plain, model = make_model(), make_model(reentrant)
+    for one in (plain, model):
+        with torch.autocast("cpu", torch.bfloat16):
+            for seed in range(3):
+                x, c, y = make_batch(seed)
+                torch.manual_seed(seed)
+                out = one(x.requires_grad_(), confounders=c, labels=y)
+                with torch.autocast("cpu", enabled=False):
+                    nn.functional.cross_entropy(out.float(), y).backward()
+    assert_same(model, plain)
+
+
+CASTS = {
+    "half": lambda module: module.half(),
+    "bfloat16": lambda module: module.bfloat16(),
+    "to float16": lambda module: module.to(torch.float16),
+    "to cpu and bfloat16": lambda module: module.to("cpu", torch.bfloat16),
+    "double": lambda module: module.double(),
+    "double and float": lambda module: module.double().float(),
+}
+
+
+@pytest.mark.parametrize("cast", CASTS.values(), ids=CASTS.keys())
+@pytest.mark.parametrize("fresh", [True, False])
+def test_casts_never_narrow_the_state(cast: Any, fresh: bool) -> None:
+    model, before = make_model(), {}
+    if not fresh:
+        train(model, range(3))
+        before = {name: value.double() for name, value in kept(model).items() if name.startswith("layers")}
+    model = cast(model)
+    dtype = next(model.network.parameters()).dtype
+    x, c, y = make_batch(9)
+    for layer in layers(model):
+        for name, buffer in layer.named_buffers():
+            assert buffer.dtype == torch.float64 or (name == "beta" and buffer.dtype == torch.float32), name
+    for name, value in before.items():
+        torch.testing.assert_close(model.state_dict()[name].double(), value, rtol=0, atol=0)
+    assert model(x.to(dtype), confounders=c, labels=y).dtype == dtype
+    for layer in layers(model):
+        assert layer.P.dtype == layer.moments.dtype == torch.float64
+        assert layer.beta.dtype in (torch.float32, torch.float64)
+        assert torch.linalg.eigvalsh(layer.P).min() > 0
+
+
+def test_bfloat16_features_give_the_residual_of_least_squares() -> None:
+    layer = rmdn.RMDN(2, 2, epsilon=1e9, regularization=0).bfloat16()
+    _, c, y = make_batch(0, 64)
+    z = (torch.randn(64, 5) + c[:, :1] / 5).to(torch.bfloat16)
+    expected = least_squares(z, c, y)
+    assert ((layer(z, c, y).double() - expected).abs() <= 2**-8 * expected.abs() + 1e-4).all()
+
+
+# Copies and files -----------------------------------------------------------------------------------------------------
+
+
+def through_state_dict(model: rmdn.Deconfounded) -> rmdn.Deconfounded:
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    fresh = make_model(seed=99, gradient="projected")
+    fresh.load_state_dict(torch.load(file, weights_only=True))
+    return fresh
+
+
+def through_file(model: rmdn.Deconfounded) -> rmdn.Deconfounded:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def through_assigned_state_dict(model: rmdn.Deconfounded) -> rmdn.Deconfounded:
+    fresh = make_model(seed=99, gradient="projected")
+    fresh.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
+    return fresh
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "torch.save of the model": through_file,
+    "torch.save of the state_dict": through_state_dict,
+    "state_dict, assigned": through_assigned_state_dict,
+}
+
+
+@pytest.mark.parametrize("duplicate", COPIES.values(), ids=COPIES.keys())
+@pytest.mark.parametrize("batches", [0, 5])
+def test_copies_train_on_to_the_bit_and_alone(duplicate: Any, batches: int) -> None:
+    model = make_model(gradient="projected")
+    train(model, range(batches))
+    twin = duplicate(model)
+    before = kept(model)
+    train(twin, range(batches, batches + 8))
+    torch.testing.assert_close(kept(model), before, rtol=0, atol=0)
+    assert [layer.seen for layer in layers(twin)] == [12 * (batches + 8)] * 2
+    after = kept(twin)
+    train(model, range(batches, batches + 8))
+    torch.testing.assert_close(kept(twin), after, rtol=0, atol=0)
+    assert_same(model, twin)
+
+
+@pytest.mark.parametrize("duplicate", list(COPIES.values())[:3], ids=list(COPIES)[:3])
+def test_a_copy_comes_off_alone(duplicate: Any) -> None:
+    model = make_model()
+    train(model, range(2))
+    twin = duplicate(model)
+    network = twin.remove()
+    x, c, _ = make_batch(0)
+    plain = Network()
+    plain.load_state_dict(network.state_dict())
+    torch.testing.assert_close(network.eval()(x), plain.eval()(x), rtol=0, atol=0)
+    torch.testing.assert_close(network.state_dict(), dict(model.network.state_dict()), rtol=0, atol=0)
+    with pytest.raises(UsageError, match="past its wrapper"):
+        model.network(x)
+    assert not torch.equal(model.eval()(x, confounders=c), plain(x))
+
+
+@pytest.mark.parametrize("saved", ["layer", "state_dict"])
+@pytest.mark.parametrize("options", [{}, {"share": "spatial", "standardize": False}], ids=str)
+def test_a_layer_by_itself_goes_through_a_file(saved: str, options: dict[str, Any]) -> None:
+    layer, twin = rmdn.RMDN(2, 2, **options), rmdn.RMDN(2, 2, **options)
+
+    def learn(one: rmdn.RMDN, seeds: range) -> None:
+        for seed in seeds:
+            _, c, y = make_batch(seed)
+            one(torch.randn(12, 3, 4, generator=torch.Generator().manual_seed(seed)), c, y)
+
+    learn(layer, range(5))
+    file = io.BytesIO()
+    torch.save(layer if saved == "layer" else layer.state_dict(), file)
+    file.seek(0)
+    if saved == "layer":
+        twin = torch.load(file, weights_only=False)
+    else:
+        twin.load_state_dict(torch.load(file, weights_only=True))
+    learn(layer, range(5, 12))
+    learn(twin, range(5, 12))
+    torch.testing.assert_close(twin.state_dict(), layer.state_dict(), rtol=0, atol=0)
+
+
+def test_a_checkpointed_copy_recomputes_with_its_own_memo() -> None:
+    model = make_model(False)
+    train(model, range(3))
+    teacher = copy.deepcopy(model).eval()
+    before = kept(teacher)
+    plain = make_model()
+    plain.load_state_dict(model.state_dict())
+    x, c, y = make_batch(7)
+    results = []
+    for student in (model, plain):
+        student.zero_grad()
+        torch.manual_seed(0)
+        out = student(x.requires_grad_(), confounders=c, labels=y)
+        with torch.no_grad():
+            target = teacher(x, confounders=c + 1)
+        (out - target).pow(2).sum().backward()
+        results.append(student.network.conv.weight.grad)
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+    torch.testing.assert_close(kept(teacher), before, rtol=0, atol=0)
