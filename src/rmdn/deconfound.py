@@ -35,11 +35,12 @@ class Slot:
 
     def __init__(self) -> None:
         self.latest: Batch | None = None
+        self.running: Batch | None = None
         self.by_thread: dict[int, Batch] = {}
 
     def fill(self, batch: Batch) -> None:
         """Leave a batch for the forward pass that begins."""
-        self.latest = batch
+        self.latest = self.running = batch
         if not torch.compiler.is_compiling():
             self.by_thread[threading.get_ident()] = batch
 
@@ -49,18 +50,19 @@ class Slot:
 
     def empty(self) -> None:
         """Take it away again, so that no later call past the wrapper finds it."""
+        self.running = None
         if not torch.compiler.is_compiling():
             self.by_thread.pop(threading.get_ident(), None)
 
     def get(self) -> Batch | None:
         """The batch of the forward pass that runs now."""
-        if torch.compiler.is_compiling():
-            return self.latest
+        if torch.compiler.is_compiling():  # cannot ask for the thread
+            return self.running
         # A recompute of activation checkpointing runs after the forward pass, at times in a thread of autograd's own.
         return self.by_thread.get(threading.get_ident()) or (self.latest if graph_task() is not None else None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"latest": None, "by_thread": {}}
+        return {"latest": None, "running": None, "by_thread": {}}
 
 
 class Insertion:
@@ -86,8 +88,7 @@ class Insertion:
                 f"'{self.name}' was called twice in one forward pass. One state cannot follow two sets of features: give"
                 " each call a module of its own, or place the layer behind a module that is called once."
             )
-        if not torch.compiler.is_compiling():
-            batch.called.append(self.name)
+        batch.called.append(self.name)
         return replace_first_tensor(output, self.layer(features, batch.confounders, batch.labels))
 
 

@@ -96,7 +96,7 @@ class ConfounderLayer(nn.Module):
         if self.beta.shape[1] == 0:  # nothing learned yet
             return features
         labels = self.columns.labels
-        return self.subtract(features, self.removed_columns(confounders, len(features)), self.beta[labels:])
+        return self.subtract(features, self.removed_columns(confounders, features.shape[0]), self.beta[labels:])
 
     def removed_columns(self, confounders: Tensor | None, rows: int) -> Tensor:
         """Confounders and ones at inference (B, c + 1), standardized; missing ones at the training mean."""

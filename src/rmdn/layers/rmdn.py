@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -126,8 +125,8 @@ class RMDN(ConfounderLayer):
                 return self.forward(features, confounders, labels)
         if not self.learning:
             return self.infer(features, confounders)
-        if torch.compiler.is_compiling():
-            return _outside_compiler()(self, features, confounders, labels)
+        if torch.compiler.is_compiling():  # the compiler must not see a step that updates state once a batch
+            return torch.compiler.disable(RMDN._train)(self, features, confounders, labels)
         return self._train(features, confounders, labels)
 
     def reset(self) -> None:
@@ -297,9 +296,3 @@ class RMDN(ConfounderLayer):
 def sketched(z: Tensor) -> Tensor:
     """Some of the features (B, h), spread evenly."""
     return z[:, :: max(1, z.shape[1] // SKETCH)]
-
-
-@cache
-def _outside_compiler() -> Any:
-    """The training step as the compiler must see it: not at all, since it updates state once a batch."""
-    return torch.compiler.disable(RMDN._train)
