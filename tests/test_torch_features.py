@@ -437,3 +437,289 @@ def test_a_checkpointed_copy_recomputes_with_its_own_memo() -> None:
         results.append(student.network.conv.weight.grad)
     torch.testing.assert_close(*results, rtol=0, atol=0)
     torch.testing.assert_close(kept(teacher), before, rtol=0, atol=0)
+
+
+# The compiler and export ----------------------------------------------------------------------------------------------
+
+
+# Where a graph breaks, as at every training step of a layer, the compiler asks tensors on the way for their gradient.
+DYNAMO_ASKS = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+
+
+@pytest.fixture
+def compiler() -> Any:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled_pair(backend: str, reentrant: bool | None = None, **options: Any) -> tuple[nn.Module, nn.Module, Any]:
+    eager, model = make_model(reentrant, **options), make_model(reentrant, **options)
+    for one in (eager, model):
+        one.network.drop.p = 0.0  # the compiler draws other random numbers
+        train(one, range(3))
+    return eager, model, torch.compile(model, backend=backend)
+
+
+@DYNAMO_ASKS
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize(
+    ("backend", "options"),
+    [
+        ("aot_eager", {"gradient": "projected", "inplace": True}),
+        pytest.param("aot_eager", {"share": "spatial"}, marks=pytest.mark.slow),
+        pytest.param("inductor", {}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_compiled_training_and_inference_give_the_same_numbers(backend: str, options: dict[str, Any]) -> None:
+    eager, model, compiled = compiled_pair(backend, **options)
+    train(eager, range(3, 5))
+    train(compiled, range(3, 5))
+    assert [layer.seen for layer in layers(model)] == [layer.seen for layer in layers(eager)]
+    assert_same(model, eager, rtol=1e-5, atol=1e-6)
+    before = kept(model.eval())
+    eager.eval()
+    for rows in (12, 5):
+        x, c, _ = make_batch(9, rows)
+        torch.testing.assert_close(compiled(x, confounders=c), eager(x, confounders=c), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(kept(model), before, rtol=0, atol=0)
+
+
+@DYNAMO_ASKS
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_compiled_training_under_checkpointing(reentrant: bool) -> None:
+    eager, model, compiled = compiled_pair("aot_eager", reentrant, gradient="projected")
+    train(eager, range(3, 6))
+    with warnings.catch_warnings():
+        # with the layer's step out of its sight the compiler leaves the checkpointed part to Python, and says so
+        warnings.filterwarnings("ignore", "None of the inputs have requires_grad", UserWarning)
+        train(compiled, range(3, 6))
+    assert [layer.seen for layer in layers(model)] == [72, 72]
+    assert_same(model, eager, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("options", [{}, {"missing": "mean"}, {"share": "spatial"}, {"standardize": False}], ids=str)
+def test_inference_is_one_graph(options: dict[str, Any]) -> None:
+    model = make_model(**options)
+    train(model, range(3))
+    x, c, _ = make_batch(9)
+    explained = torch._dynamo.explain(model.eval())(x, confounders=c)
+    assert (explained.graph_count, explained.graph_break_count) == (1, 0), explained.break_reasons
+
+
+@pytest.mark.usefixtures("compiler")
+def test_the_compiled_network_past_the_wrapper_is_refused() -> None:
+    model = make_model().eval()
+    x, c, _ = make_batch(0)
+    torch.compile(model, backend="eager")(x, confounders=c)
+    with pytest.raises(UsageError, match="past its wrapper"):
+        torch.compile(model.network, backend="eager")(x)
+
+
+@DYNAMO_ASKS
+@pytest.mark.usefixtures("compiler")
+def test_a_part_that_is_compiled_by_itself() -> None:
+    eager, model, _ = compiled_pair("eager")
+    model.network.fc.compile(backend="eager")
+    train(eager, range(3, 6))
+    train(model, range(3, 6))
+    assert_same(model, eager, rtol=1e-5, atol=1e-6)
+
+
+def exported(model: nn.Module) -> tuple[tuple[Tensor], dict[str, Tensor], dict[str, Any]]:
+    x, c, _ = make_batch(9)
+    batch = torch.export.Dim("batch", min=1)
+    return (x,), {"confounders": c}, {"inputs": ({0: batch},), "confounders": {0: batch}}
+
+
+@pytest.mark.parametrize("options", [{}, {"missing": "skip"}, {"share": "spatial"}], ids=str)
+def test_export_takes_confounders_and_any_batch_size(options: dict[str, Any]) -> None:
+    model = make_model(**options)
+    train(model, range(3))
+    inputs, more, shapes = exported(model.eval())
+    program = torch.export.export(model, inputs, more, dynamic_shapes=shapes)
+    for rows in (12, 1, 40):
+        x, c, _ = make_batch(rows, rows)
+        ours = program.module()(x, confounders=c)
+        torch.testing.assert_close(ours, model(x, confounders=c), rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(ours, program.module()(x, confounders=c + 1))
+    assert step(model.train(), 20).isfinite().all()  # the exported model itself trains on
+
+
+def test_onnx_takes_confounders_and_any_batch_size(tmp_path: Any) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model = make_model()
+    train(model, range(3))
+    inputs, more, shapes = exported(model.eval())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)  # torch's own
+        warnings.filterwarnings("ignore", "# The axis name", UserWarning)  # two inputs share the batch's axis
+        program = torch.onnx.export(
+            model, inputs, kwargs=more, dynamic_shapes=shapes, input_names=["x", "c"], dynamo=True, verbose=False
+        )
+    program.save(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    for rows in (12, 1, 40):
+        x, c, _ = make_batch(rows, rows)
+        (out,) = session.run(None, {"x": x.numpy(), "c": c.numpy()})
+        np.testing.assert_allclose(out, model(x, confounders=c).detach(), rtol=1e-4, atol=1e-5)
+
+
+# What is refused, and threads -----------------------------------------------------------------------------------------
+
+
+def test_data_parallel_is_refused() -> None:
+    """As torch.nn.parallel.replicate does it, which itself asks for GPUs: every module is told in turn."""
+    for model in (make_model(), nn.Sequential(nn.Linear(2, 2), rmdn.RMDN(1, 2))):
+        with pytest.raises(UsageError, match="DistributedDataParallel"):
+            [module._replicate_for_data_parallel() for module in model.modules()]
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.fc(x).relu())
+
+
+@DYNAMO_ASKS
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_layer_called_twice_in_one_forward_is_refused(compiled: bool) -> None:
+    model = rmdn.deconfound(Twice(), at=["fc"], num_confounders=1, num_classes=2)
+    call = torch.compile(model, backend="eager") if compiled else model
+    for _ in range(2):  # the refusal leaves nothing behind that would let the next call through
+        with pytest.raises(UsageError, match="called twice"):
+            call(torch.randn(8, 3), confounders=torch.randn(8), labels=torch.arange(8) % 2)
+    assert model.eval()(torch.randn(8, 3), confounders=torch.randn(8)).shape == (8, 3)
+
+
+def test_calls_past_the_wrapper_are_refused_before_and_after_a_batch() -> None:
+    model = make_model()
+    x, c, y = make_batch(0)
+    for mode in (True, False):
+        with pytest.raises(UsageError, match="past its wrapper"):
+            model.train(mode).network(x)
+        model(x, confounders=c, labels=y)
+        with pytest.raises(InputError):
+            model.train()(x, confounders=c[:3], labels=y)
+        with pytest.raises(UsageError, match="past its wrapper"):
+            model.network(x)
+
+
+def test_threads_each_read_their_own_confounders() -> None:
+    model = make_model()
+    train(model, range(3))
+    before = kept(model.eval())
+    batches = [make_batch(seed, 40) for seed in range(8)]
+    x = batches[0][0]  # the same images: only the confounders tell the results apart
+
+    def infer(batch: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]:
+        with torch.no_grad():
+            return [model(x, confounders=batch[1]) for _ in range(25)]
+
+    serial = [infer(batch)[0] for batch in batches]
+    with ThreadPoolExecutor(8) as pool:
+        for expected, results in zip(serial, pool.map(infer, batches), strict=True):
+            assert all(torch.equal(result, expected) for result in results)
+    assert not torch.equal(serial[0], serial[1])
+    torch.testing.assert_close(kept(model), before, rtol=0, atol=0)
+    assert not model.slot.by_thread
+
+
+# Networks -------------------------------------------------------------------------------------------------------------
+
+
+def monai_vit(dims: int) -> nn.Module:
+    nets = pytest.importorskip("monai.networks.nets")
+    size = (16,) * dims
+    return nets.ViT(1, size, (8,) * dims, hidden_size=24, mlp_dim=32, num_layers=2, num_heads=2, classification=True,
+                    num_classes=2, spatial_dims=dims)  # fmt: skip
+
+
+def densenet(dims: int) -> nn.Module:
+    nets = pytest.importorskip("monai.networks.nets")
+    return nets.DenseNet121(dims, 1, 2, init_features=4, growth_rate=2, block_config=(2, 2, 2, 2))
+
+
+def resnet(dims: int) -> nn.Module:
+    nets = pytest.importorskip("monai.networks.nets")
+    return nets.ResNet("basic", [1, 1, 1, 1], [4, 4, 8, 8], spatial_dims=dims, n_input_channels=1, num_classes=2)
+
+
+def hugging_face_vit(dims: int) -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8,
+        num_channels=1, num_labels=2,
+    )  # fmt: skip
+    return transformers.ViTForImageClassification(config)
+
+
+def sequential(dims: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14 * 14, 8), nn.Linear(8, 2))
+
+
+def nested(dims: int) -> nn.Module:
+    stem = nn.ModuleDict({"a.b".replace(".", "_"): nn.Conv2d(1, 4, 3)})
+    return nn.Sequential(nn.Sequential(*stem.values(), nn.ReLU()), nn.Sequential(nn.Flatten(), nn.Linear(784, 2)))
+
+
+def logits(output: Any) -> Tensor:
+    if isinstance(output, Tensor):
+        return output
+    return output.logits if hasattr(output, "logits") else output[0]
+
+
+VITS = [(build, dims, v) for build, dims in ((monai_vit, 2), (monai_vit, 3), (hugging_face_vit, 2)) for v in "ABC"]
+OTHERS = [
+    (sequential, 2, "0|3"),
+    (nested, 2, r"0\.0|1\.1"),
+    (densenet, 2, r"features\.(denseblock1|norm5)"),
+    (densenet, 3, r"features\.(denseblock1|norm5)"),
+    (resnet, 2, r"layer[14]|avgpool"),
+    (resnet, 3, r"layer[14]|avgpool"),
+]
+
+
+@pytest.mark.parametrize(("build", "dims", "at"), VITS + OTHERS)
+@pytest.mark.parametrize("sampled", [True, False])
+def test_networks_of_every_kind(build: Any, dims: int, at: str, sampled: bool) -> None:
+    torch.manual_seed(0)
+    network = build(dims)
+    keys = list(network.state_dict())
+    x = torch.randn(6, 1, *(16 if build not in (densenet, resnet) else 32,) * dims)
+    c, y = torch.randn(6), torch.arange(6) % 2
+    places = rmdn.vit_places(network, at) if at in "ABC" else at
+    if at in "ABC":
+        assert len(places) == {"A": 3, "B": 3, "C": 1}[at]
+    model = rmdn.deconfound(network, places, num_confounders=1, num_classes=2, sample=x[:2] if sampled else None)
+    if sampled:
+        assert all(layer.beta.shape[1] for layer in layers(model))
+    loss = nn.functional.cross_entropy(logits(model(x, confounders=c, labels=y)), y)
+    loss.backward()
+    assert all(layer.seen == 6 for layer in layers(model))
+    first, *_ = grads = [p.grad for p in network.parameters() if p.grad is not None]
+    assert first.norm() > 0 and all(grad.isfinite().all() for grad in grads)
+    model.eval()
+    out = logits(model(x, confounders=c))
+    assert torch.equal(out, logits(model(x, confounders=c)))
+    assert not torch.allclose(out, logits(model(x, confounders=c + 2)))
+    assert list(model.remove().state_dict()) == keys
+    assert logits(network(x)).shape == out.shape
+
+
+def test_a_place_whose_module_is_never_called_is_refused_by_the_dry_run() -> None:
+    network = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    with pytest.raises(PlacementError, match="nothing comes out there"):
+        rmdn.deconfound(network, ["self_attn.out_proj"], num_confounders=1, num_classes=2, sample=torch.randn(2, 3, 8))
+    assert not any(module._forward_hooks for module in network.modules())
+    model = rmdn.deconfound(network, ["self_attn"], num_confounders=1, num_classes=2, sample=torch.randn(2, 3, 8))
+    model(torch.randn(6, 3, 8), confounders=torch.randn(6), labels=torch.arange(6) % 2)
+    assert layers(model)[0].seen == 6

@@ -59,7 +59,8 @@ class Slot:
         if torch.compiler.is_compiling():  # cannot ask for the thread
             return self.running
         # A recompute of activation checkpointing runs after the forward pass, at times in a thread of autograd's own.
-        return self.by_thread.get(threading.get_ident()) or (self.latest if graph_task() is not None else None)
+        again = self.latest if graph_task() is not None else None
+        return self.by_thread.get(threading.get_ident()) or self.running or again
 
     def __getstate__(self) -> dict[str, Any]:
         return {"latest": None, "running": None, "by_thread": {}}
@@ -146,12 +147,6 @@ class Deconfounded(nn.Module):
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         for row in rows:
             print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]))
-
-    def _replicate_for_data_parallel(self) -> Any:
-        raise UsageError(
-            "nn.DataParallel makes copies of the model that are thrown away after each batch, and with them what the layers"
-            " have learned. Use DistributedDataParallel (or Lightning Fabric), which keeps one state over all ranks."
-        )
 
 
 def deconfound(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rmdn import recursion
 from rmdn.design import Columns, Missing, confounder_columns, label_columns, refuse_missing
-from rmdn.errors import InputError, RMDNWarning, SettingError
+from rmdn.errors import InputError, RMDNWarning, SettingError, UsageError
 from rmdn.products import subtract_product
 
 Share = Literal["spatial"]
@@ -285,6 +285,12 @@ class ConfounderLayer(nn.Module):
 
         super()._apply(guarded, recurse)
         return self
+
+    def _replicate_for_data_parallel(self) -> Any:
+        raise UsageError(
+            "nn.DataParallel makes copies of the model that are thrown away after each batch, and with them what the layers"
+            " have learned. Use DistributedDataParallel (or Lightning Fabric), which keeps one state over all ranks."
+        )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         incoming = state_dict.get(prefix + "beta")
