@@ -120,6 +120,12 @@ class Deconfounded(nn.Module):
                     tensor.register_hook(partial(self.slot.recall, batch))
         return output
 
+    @property
+    def _ddp_params_and_buffers_to_ignore(self) -> list[str]:
+        """What DistributedDataParallel must not overwrite with rank 0's: the state of layers that each rank has alone."""
+        alone = [name for name, layer in self.layers.items() if not getattr(layer, "sync", True)]
+        return [f"layers.{name}.{buffer}" for name in alone for buffer, _ in self.layers[name].named_buffers()]
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Passes in here leave all layers alone, whatever the mode: for Fisher matrices, teachers, evaluation."""
