@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import rmdn
+import rmdn.distributed
 from rmdn.errors import InputError
 from small_model import kept, layers, make_batch, make_model
 
@@ -294,6 +295,51 @@ def test_a_rank_without_batches_takes_part_with_empty_ones(ranks: Ranks) -> None
     expected = {**model.state_dict(), "grad": model.network.conv.weight.grad}
     for state in ranks(run_out):
         torch.testing.assert_close(state, expected, **CLOSE)
+
+
+def joined(rank: int, world: int, batches: list[int], sampled: bool, sgd: bool) -> dict[str, Tensor]:
+    """Each rank has its own number of batches, in a float64 model under join."""
+    model = make_model(sample=make_batch(0)[0] if sampled else None).double()
+    model.network.drop.p = 0.0
+    parallel = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 if sgd else 0.0)
+    if not sampled:
+        x, c, y = shares(make_batch(99), sizes_of(world, "even"))[rank]
+        parallel(x.double(), confounders=c, labels=y).sum().backward()
+    with rmdn.distributed.join(parallel):
+        for seed in range(batches[rank]):
+            optimizer.zero_grad()
+            x, c, y = shares(make_batch(seed), sizes_of(world, "even"))[rank]
+            out = parallel(x.double(), confounders=c, labels=y)
+            nn.functional.cross_entropy(out, y, reduction="sum").backward()
+            optimizer.step()
+    x, c, y = shares(make_batch(50), sizes_of(world, "even"))[rank]  # and on, without the join
+    parallel(x.double(), confounders=c, labels=y)
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+@pytest.mark.parametrize("batches", [[4, 2], [0, 3], [3, 3]], ids=str)
+@pytest.mark.parametrize("sgd", [True, False])
+def test_a_rank_that_runs_out_of_batches_joins(ranks: Ranks, batches: list[int], sampled: bool, sgd: bool) -> None:
+    world = ranks.world
+    own = [batches[rank % 2] for rank in range(world)]
+    states = ranks(joined, own, sampled, sgd)
+    for state in states[1:]:
+        torch.testing.assert_close(state, states[0], **CLOSE)
+    model = make_model(sample=make_batch(0)[0] if sampled else None).double()
+    model.network.drop.p = 0.0
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 if sgd else 0.0)
+    for seed in ([] if sampled else [99]) + [*range(max(own)), 50]:
+        parts = shares(make_batch(seed), sizes_of(world, "even"))
+        present = [part for part, count in zip(parts, own, strict=True) if seed >= 50 or count > seed]
+        x, c, y = (torch.cat(part) for part in zip(*present, strict=True))
+        out = model(x.double(), confounders=c, labels=y)
+        if seed < 50:
+            optimizer.zero_grad()
+            (nn.functional.cross_entropy(out, y, reduction="sum") / world).backward()
+            optimizer.step()
+    torch.testing.assert_close(states[0], dict(model.state_dict()), **CLOSE)
 
 
 # Recalibration --------------------------------------------------------------------------------------------------------

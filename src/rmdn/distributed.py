@@ -1,0 +1,94 @@
+"""Ranks with unequal numbers of batches: one that has run out goes on with empty batches until the last is through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.join import Join, Joinable, JoinHook
+from torch.nn.parallel import DistributedDataParallel
+
+from rmdn.deconfound import Deconfounded
+from rmdn.errors import UsageError
+from rmdn.layers import ranks
+from rmdn.layers.base import ConfounderLayer
+
+
+@contextmanager
+def join(parallel: DistributedDataParallel) -> Iterator[None]:
+    """What `parallel.join()` is for other models: training steps in here may run out earlier on one rank than on another.
+
+    Every forward pass in here must be one of training. As with `parallel.join()`, gradients are divided by all ranks.
+    """
+    if not isinstance(parallel, DistributedDataParallel) or not isinstance(parallel.module, Deconfounded):
+        raise UsageError(
+            f"rmdn.distributed.join was given a {type(parallel).__name__}; expected a DistributedDataParallel around the"
+            " model that rmdn.deconfound returned."
+        )
+    layers = [insertion.layer for insertion in parallel.module.insertions]
+    if not all(layer.beta.shape[1] for layer in layers):
+        raise UsageError(
+            "A rank without batches cannot know the layers' shapes. Give rmdn.deconfound a sample=, or train on one batch"
+            " with all ranks before the join."
+        )
+    parallel._assign_modules_buffers()  # it looks for them in forward passes, of which a rank may have none
+    joining = _Layers(parallel, layers)
+    notify = parallel.register_forward_pre_hook(lambda module, inputs: joining.notify())
+    # Of their own, so that the layers' sums and DistributedDataParallel's need not come in one order.
+    before, ranks.group = ranks.group, dist.new_group()
+    try:
+        with Join([joining, parallel]):
+            yield
+    finally:
+        notify.remove()
+        dist.destroy_process_group(ranks.group)
+        ranks.group = before
+
+
+class _Layers(Joinable):
+    def __init__(self, parallel: DistributedDataParallel, layers: list[ConfounderLayer]) -> None:
+        super().__init__()
+        self.parallel, self.layers = parallel, layers
+
+    def notify(self) -> None:
+        Join.notify_join_context(self)
+
+    def join_hook(self, **options: Any) -> JoinHook:
+        return _EmptyBatches(self.layers)
+
+    @property
+    def join_device(self) -> torch.device:
+        return self.parallel.join_device
+
+    @property
+    def join_process_group(self) -> Any:
+        return self.parallel.join_process_group
+
+
+class _EmptyBatches(JoinHook):
+    def __init__(self, layers: list[ConfounderLayer]) -> None:
+        self.layers = layers
+        self.thread = ThreadPoolExecutor(1)
+        self.step: Future[None] | None = None
+
+    def main_hook(self) -> None:
+        """Begin an iteration: the sums wait for the other ranks' forward pass, so not in the way of what precedes it."""
+        self.finish()
+        self.step = self.thread.submit(self.learn_nothing)
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        self.finish()
+        self.thread.shutdown()
+
+    def finish(self) -> None:
+        if self.step is not None:
+            self.step.result()
+
+    def learn_nothing(self) -> None:
+        for layer in self.layers:
+            features = layer.beta.new_empty(0, *layer.beta.shape[1:])
+            layer(features, features.new_empty(0, layer.columns.num_confounders), features.new_empty(0))
