@@ -31,9 +31,11 @@ class Network(nn.Module):
         return self.head(checkpoint(self.body, x, use_reentrant=self.reentrant))
 
 
-def make_model(reentrant: bool | None = None, seed: int = 0, **options: Any) -> rmdn.Deconfounded:
+def make_model(reentrant: bool | None = None, seed: int = 0, backwards: bool = False, **options: Any) -> rmdn.Deconfounded:
     torch.manual_seed(seed)
     network = Network(reentrant)
+    if backwards:  # modules that do not stand in the order of the forward pass
+        network._modules = dict(reversed(network._modules.items()))
     return rmdn.deconfound(network, at=["conv", "fc"], num_confounders=2, num_classes=2, **options)
 
 

@@ -82,14 +82,15 @@ class Insertion:
                 " model that rmdn.deconfound returned, or take the layers out again with model.remove()."
             )
         features = first_tensor(output)
+        again = self.name in batch.called
+        batch.called.append(self.name)
         if self.watcher is not None:
             return replace_first_tensor(output, self.watcher(self, features, batch))
-        if self.layer.learning and graph_task() is None and self.name in batch.called:
+        if again and self.layer.learning and graph_task() is None:
             raise UsageError(
                 f"'{self.name}' was called twice in one forward pass. One state cannot follow two sets of features: give"
                 " each call a module of its own, or place the layer behind a module that is called once."
             )
-        batch.called.append(self.name)
         return replace_first_tensor(output, self.layer(features, batch.confounders, batch.labels))
 
 

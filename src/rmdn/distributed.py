@@ -23,20 +23,23 @@ def join(parallel: DistributedDataParallel) -> Iterator[None]:
     """What `parallel.join()` is for other models: training steps in here may run out earlier on one rank than on another.
 
     Every forward pass in here must be one of training. As with `parallel.join()`, gradients are divided by all ranks.
+    Where a batch is refused when some rank has run out already, that rank notices only as the others end.
     """
     if not isinstance(parallel, DistributedDataParallel) or not isinstance(parallel.module, Deconfounded):
         raise UsageError(
             f"rmdn.distributed.join was given a {type(parallel).__name__}; expected a DistributedDataParallel around the"
             " model that rmdn.deconfound returned."
         )
-    layers = [insertion.layer for insertion in parallel.module.insertions]
-    if not all(layer.beta.shape[1] for layer in layers):
+    layers = {insertion.name: insertion.layer for insertion in parallel.module.insertions}
+    latest = parallel.module.slot.latest
+    order = list(dict.fromkeys(latest.called)) if latest else []
+    if set(order) != set(layers) or not all(layer.beta.shape[1] for layer in layers.values()):
         raise UsageError(
-            "A rank without batches cannot know the layers' shapes. Give rmdn.deconfound a sample=, or train on one batch"
-            " with all ranks before the join."
+            "A rank without batches cannot know the layers' order and shapes. Give rmdn.deconfound a sample=, or train on"
+            " one batch with all ranks before the join."
         )
     parallel._assign_modules_buffers()  # it looks for them in forward passes, of which a rank may have none
-    joining = _Layers(parallel, layers)
+    joining = _Layers(parallel, [layers[name] for name in order])
     notify = parallel.register_forward_pre_hook(lambda module, inputs: joining.notify())
     # Of their own, so that the layers' sums and DistributedDataParallel's need not come in one order.
     before, ranks.group = ranks.group, dist.new_group()

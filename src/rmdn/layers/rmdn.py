@@ -199,9 +199,7 @@ class RMDN(ConfounderLayer):
             design = self._design(rows)
         return self._memorized(design, rows)
 
-    def _taken(
-        self, features: Tensor, confounders: Tensor | None, labels: Tensor | None, world: int, first: bool
-    ) -> Rows:
+    def _taken(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None, world: int, first: bool) -> Rows:
         """The batch, checked; the other ranks, who wait for its sums, hear of one that does not fit."""
         try:
             rows = self.rows(features, confounders, labels)
