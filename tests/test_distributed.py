@@ -187,8 +187,10 @@ def spoiled(batch: Batch, fault: str) -> Batch:
     return z, c, y
 
 
-def stumble(rank: int, world: int, fault: str, batches: int, options: dict[str, Any]) -> Any:
+def stumble(rank: int, world: int, fault: str, batches: int, sampled: bool, options: dict[str, Any]) -> Any:
     layer = rmdn.RMDN(2, 2, **options)
+    if sampled:
+        layer.adopt(features_batch(0)[0])
     parts = [shares(features_batch(seed), sizes_of(world, "even"))[rank] for seed in range(batches + 2)]
     for part in parts[:batches]:
         layer(*part)
@@ -206,11 +208,12 @@ FAULTS = ["NaN confounder", "stray label", "NaN feature", "too few confounders"]
 
 
 @pytest.mark.parametrize(("fault", "batches"), [("other shape", 3), *product(FAULTS, [0, 3])])
+@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("options", [{}, {"standardize": False}], ids=str)
 def test_a_bad_batch_on_one_rank_raises_on_all_and_changes_nothing(
-    ranks: Ranks, fault: str, batches: int, options: dict[str, Any]
+    ranks: Ranks, fault: str, batches: int, sampled: bool, options: dict[str, Any]
 ) -> None:
-    outcomes = ranks(stumble, fault, batches, options)
+    outcomes = ranks(stumble, fault, batches, sampled, options)
     layer = rmdn.RMDN(2, 2, **options)
     for seed in [*range(batches), batches + 1]:
         layer(*features_batch(seed))

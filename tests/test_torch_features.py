@@ -296,6 +296,14 @@ def through_file(model: rmdn.Deconfounded) -> rmdn.Deconfounded:
     return torch.load(file, weights_only=False)
 
 
+def rolled_back(model: rmdn.Deconfounded) -> rmdn.Deconfounded:
+    """Into a model that has gone on already."""
+    used = make_model(seed=99, gradient="projected")
+    train(used, range(50, 57))
+    used.load_state_dict(copy.deepcopy(model.state_dict()))
+    return used
+
+
 def through_assigned_state_dict(model: rmdn.Deconfounded) -> rmdn.Deconfounded:
     fresh = make_model(seed=99, gradient="projected")
     fresh.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
@@ -308,6 +316,7 @@ COPIES = {
     "torch.save of the model": through_file,
     "torch.save of the state_dict": through_state_dict,
     "state_dict, assigned": through_assigned_state_dict,
+    "state_dict into a used model": rolled_back,
 }
 
 
@@ -495,6 +504,19 @@ def test_export_takes_confounders_and_any_batch_size(options: dict[str, Any]) ->
         torch.testing.assert_close(ours, model(x, confounders=c), rtol=1e-5, atol=1e-5)
         assert not torch.allclose(ours, program.module()(x, confounders=c + 1))
     assert step(model.train(), 20).isfinite().all()  # the exported model itself trains on
+
+
+def test_export_of_rows_that_collide_in_the_cache() -> None:
+    """Eager code has a form of its own for these; the exported program must not be bound to its batch sizes."""
+    layer = rmdn.RMDN(2, 2)
+    _, c, y = make_batch(0, 40)
+    layer(torch.randn(40, 1024), c, y)
+    batch = torch.export.Dim("batch", min=1)
+    shapes = {"features": {0: batch}, "confounders": {0: batch}}
+    program = torch.export.export(layer.eval(), (torch.randn(40, 1024), c), dynamic_shapes=shapes)
+    for rows in (3, 80):
+        z, c = torch.randn(rows, 1024), torch.randn(rows, 2)
+        torch.testing.assert_close(program.module()(z, c), layer(z, c), rtol=1e-5, atol=1e-5)
 
 
 def test_onnx_takes_confounders_and_any_batch_size(tmp_path: Any) -> None:

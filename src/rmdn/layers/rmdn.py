@@ -79,7 +79,8 @@ class RMDN(ConfounderLayer):
             row does not update the state).
         standardize: lambda and epsilon act on standardized columns; False is the paper's raw form.
         inplace: write the residual over the features where autograd allows it, which saves their memory.
-        sync: with torch.distributed, add the ranks' batches up, so that they keep one state.
+        sync: with torch.distributed, add the ranks' batches up, so that they keep one state. Every rank must take part in
+            every training pass: one without rows by an empty batch (x[:0]), or all within `rmdn.distributed.join`.
         names: the confounders' names, for messages.
     """
 
