@@ -401,6 +401,7 @@ def test_a_checkpointed_copy_recomputes_with_its_own_memo() -> None:
 
 # Where a graph breaks, as at every training step of a layer, the compiler asks tensors on the way for their gradient.
 DYNAMO_ASKS = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+INDUCTOR_IMPORTS = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 
 
 @pytest.fixture
@@ -425,7 +426,7 @@ def compiled_pair(backend: str, reentrant: bool | None = None, **options: Any) -
     [
         ("aot_eager", {"gradient": "projected", "inplace": True}),
         pytest.param("aot_eager", {"share": "spatial"}, marks=pytest.mark.slow),
-        pytest.param("inductor", {}, marks=pytest.mark.slow),
+        pytest.param("inductor", {}, marks=[pytest.mark.slow, INDUCTOR_IMPORTS]),
     ],
     ids=str,
 )

@@ -60,7 +60,7 @@ class Slot:
             return self.running
         # A recompute of activation checkpointing runs after the forward pass, at times in a thread of autograd's own.
         again = self.latest if graph_task() is not None else None
-        return self.by_thread.get(threading.get_ident()) or self.running or again
+        return self.by_thread.get(threading.get_ident()) or again or self.running
 
     def __getstate__(self) -> dict[str, Any]:
         return {"latest": None, "running": None, "by_thread": {}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -39,9 +39,9 @@ def join(parallel: DistributedDataParallel) -> Iterator[None]:
             " one batch with all ranks before the join."
         )
     parallel._assign_modules_buffers()  # it looks for them in forward passes, of which a rank may have none
-    joining = _Layers(parallel, [layers[name] for name in order])
-    notify = parallel.register_forward_pre_hook(lambda module, inputs: joining.notify())
-    # Of their own, so that the layers' sums and DistributedDataParallel's need not come in one order.
+    joining = _EmptyBatches(parallel, [layers[name] for name in order])
+    notify = parallel.register_forward_pre_hook(joining.notify)
+    # A group of their own: the layers' sums and DistributedDataParallel's need not come in one order on all ranks then.
     before, ranks.group = ranks.group, dist.new_group()
     try:
         with Join([joining, parallel]):
@@ -52,16 +52,21 @@ def join(parallel: DistributedDataParallel) -> Iterator[None]:
         ranks.group = before
 
 
-class _Layers(Joinable):
-    def __init__(self, parallel: DistributedDataParallel, layers: list[ConfounderLayer]) -> None:
+class _EmptyBatches(Joinable, JoinHook):
+    """What a rank without batches does in each iteration of the others."""
+
+    def __init__(self, parallel: DistributedDataParallel, layers: Sequence[ConfounderLayer]) -> None:
         super().__init__()
         self.parallel, self.layers = parallel, layers
+        self.thread = ThreadPoolExecutor(1)
+        self.step: Future[None] | None = None
 
-    def notify(self) -> None:
+    def notify(self, module: Any, inputs: Any) -> None:
+        """Say, before a forward pass, that this rank still has batches."""
         Join.notify_join_context(self)
 
     def join_hook(self, **options: Any) -> JoinHook:
-        return _EmptyBatches(self.layers)
+        return self
 
     @property
     def join_device(self) -> torch.device:
@@ -71,15 +76,8 @@ class _Layers(Joinable):
     def join_process_group(self) -> Any:
         return self.parallel.join_process_group
 
-
-class _EmptyBatches(JoinHook):
-    def __init__(self, layers: list[ConfounderLayer]) -> None:
-        self.layers = layers
-        self.thread = ThreadPoolExecutor(1)
-        self.step: Future[None] | None = None
-
     def main_hook(self) -> None:
-        """Begin an iteration: the sums wait for the other ranks' forward pass, so not in the way of what precedes it."""
+        """Begin an iteration, in a thread: its sums wait for the others, who first need DistributedDataParallel's hook."""
         self.finish()
         self.step = self.thread.submit(self.learn_nothing)
 
