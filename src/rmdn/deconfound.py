@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from rmdn.errors import UsageError
 from rmdn.layers.base import ConfounderLayer, graph_task
 from rmdn.layers.rmdn import RMDN
-from rmdn.placement import At, choose, first_tensor, never_reached, replace_first_tensor
+from rmdn.placement import At, choose, first_tensor, never_reached, replace_first_tensor, tensors
 
 
 class Batch(NamedTuple):
@@ -34,28 +35,35 @@ class Slot:
 
     def __init__(self) -> None:
         self.latest: Batch | None = None
+        self.running: Batch | None = None
         self.by_thread: dict[int, Batch] = {}
 
     def fill(self, batch: Batch) -> None:
         """Leave a batch for the forward pass that begins."""
-        self.latest = batch
+        self.latest = self.running = batch
         if not torch.compiler.is_compiling():
             self.by_thread[threading.get_ident()] = batch
 
+    def recall(self, batch: Batch, gradient: Tensor) -> None:
+        """A hook on a network's output: what its backward pass computes again finds its own batch, not a later one."""
+        self.latest = batch
+
     def empty(self) -> None:
         """Take it away again, so that no later call past the wrapper finds it."""
+        self.running = None
         if not torch.compiler.is_compiling():
             self.by_thread.pop(threading.get_ident(), None)
 
     def get(self) -> Batch | None:
         """The batch of the forward pass that runs now."""
-        if torch.compiler.is_compiling():
-            return self.latest
+        if torch.compiler.is_compiling():  # cannot ask for the thread
+            return self.running
         # A recompute of activation checkpointing runs after the forward pass, at times in a thread of autograd's own.
-        return self.by_thread.get(threading.get_ident()) or (self.latest if graph_task() is not None else None)
+        again = self.latest if graph_task() is not None else None
+        return self.by_thread.get(threading.get_ident()) or again or self.running
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"latest": None, "by_thread": {}}
+        return {"latest": None, "running": None, "by_thread": {}}
 
 
 class Insertion:
@@ -74,15 +82,15 @@ class Insertion:
                 " model that rmdn.deconfound returned, or take the layers out again with model.remove()."
             )
         features = first_tensor(output)
+        again = self.name in batch.called
+        batch.called.append(self.name)
         if self.watcher is not None:
             return replace_first_tensor(output, self.watcher(self, features, batch))
-        if self.layer.learning and graph_task() is None and self.name in batch.called:
+        if again and self.layer.learning and graph_task() is None:
             raise UsageError(
                 f"'{self.name}' was called twice in one forward pass. One state cannot follow two sets of features: give"
                 " each call a module of its own, or place the layer behind a module that is called once."
             )
-        if not torch.compiler.is_compiling():
-            batch.called.append(self.name)
         return replace_first_tensor(output, self.layer(features, batch.confounders, batch.labels))
 
 
@@ -101,11 +109,23 @@ class Deconfounded(nn.Module):
 
     def forward(self, *inputs: Any, confounders: Tensor | None = None, labels: Tensor | None = None, **options: Any) -> Any:
         """The network's output; confounders and labels go to the layers, everything else to the network."""
-        self.slot.fill(Batch(confounders, labels, []))
+        batch = Batch(confounders, labels, [])
+        self.slot.fill(batch)
         try:
-            return self.network(*inputs, **options)
+            output = self.network(*inputs, **options)
         finally:
             self.slot.empty()
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            for tensor in tensors(output):
+                if tensor.requires_grad:
+                    tensor.register_hook(partial(self.slot.recall, batch))
+        return output
+
+    @property
+    def _ddp_params_and_buffers_to_ignore(self) -> list[str]:
+        """What DistributedDataParallel must not overwrite with rank 0's: the state of layers that each rank has alone."""
+        alone = [name for name, layer in self.layers.items() if not getattr(layer, "sync", True)]
+        return [f"layers.{name}.{buffer}" for name in alone for buffer, _ in self.layers[name].named_buffers()]
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -134,12 +154,6 @@ class Deconfounded(nn.Module):
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         for row in rows:
             print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]))
-
-    def _replicate_for_data_parallel(self) -> Any:
-        raise UsageError(
-            "nn.DataParallel makes copies of the model that are thrown away after each batch, and with them what the layers"
-            " have learned. Use DistributedDataParallel (or Lightning Fabric), which keeps one state over all ranks."
-        )
 
 
 def deconfound(

@@ -11,7 +11,7 @@ from torch import Tensor
 from rmdn.deconfound import Batch, Deconfounded, Insertion, call, watching
 from rmdn.errors import InputError, UsageError
 from rmdn.layers import ranks
-from rmdn.layers.rmdn import RMDN
+from rmdn.layers.rmdn import ELSEWHERE, RMDN
 from rmdn.progress import track
 
 
@@ -87,7 +87,7 @@ def _fit(model: Deconfounded, target: Insertion, batches: Iterable[Any]) -> None
     def watch(insertion: Insertion, features: Tensor, batch: Batch) -> Tensor:
         if insertion is not target:
             return insertion.layer(features, batch.confounders, batch.labels)
-        new = _Sums(*layer.sums(features, batch.confounders, batch.labels))
+        new = _Sums(*layer.sums(features, batch.confounders, batch.labels, first=not sums))
         sums[:] = [_Sums(sums[0].A + new.A, sums[0].G + new.G) if sums else new]
         raise _Reached
 
@@ -97,7 +97,10 @@ def _fit(model: Deconfounded, target: Insertion, batches: Iterable[Any]) -> None
                 call(model, inputs, confounders=confounders, labels=labels)
             except _Reached:
                 continue
-    layer.refit(*ranks.add(ranks.world(layer.sync), *sums[0]))
+    A, G = ranks.add(ranks.world(layer.sync), *sums[0])
+    if not torch.isfinite(G).all():
+        raise InputError(ELSEWHERE)
+    layer.refit(A, G)
 
 
 def _fit_together(model: Deconfounded, layers: Sequence[Insertion], batches: Iterable[Any]) -> None:

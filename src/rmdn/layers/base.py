@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rmdn import recursion
 from rmdn.design import Columns, Missing, confounder_columns, label_columns, refuse_missing
-from rmdn.errors import InputError, RMDNWarning, SettingError
+from rmdn.errors import InputError, RMDNWarning, SettingError, UsageError
 from rmdn.products import subtract_product
 
 Share = Literal["spatial"]
@@ -96,7 +96,7 @@ class ConfounderLayer(nn.Module):
         if self.beta.shape[1] == 0:  # nothing learned yet
             return features
         labels = self.columns.labels
-        return self.subtract(features, self.removed_columns(confounders, len(features)), self.beta[labels:])
+        return self.subtract(features, self.removed_columns(confounders, features.shape[0]), self.beta[labels:])
 
     def removed_columns(self, confounders: Tensor | None, rows: int) -> Tensor:
         """Confounders and ones at inference (B, c + 1), standardized; missing ones at the training mean."""
@@ -285,6 +285,12 @@ class ConfounderLayer(nn.Module):
 
         super()._apply(guarded, recurse)
         return self
+
+    def _replicate_for_data_parallel(self) -> Any:
+        raise UsageError(
+            "nn.DataParallel makes copies of the model that are thrown away after each batch, and with them what the layers"
+            " have learned. Use DistributedDataParallel (or Lightning Fabric), which keeps one state over all ranks."
+        )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         for name, own in self._buffers.items():  # shapes that come with the features

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -80,7 +79,8 @@ class RMDN(ConfounderLayer):
             row does not update the state).
         standardize: lambda and epsilon act on standardized columns; False is the paper's raw form.
         inplace: write the residual over the features where autograd allows it, which saves their memory.
-        sync: with torch.distributed, add the ranks' batches up, so that they keep one state.
+        sync: with torch.distributed, add the ranks' batches up, so that they keep one state. Every rank must take part in
+            every training pass: one without rows by an empty batch (x[:0]), or all within `rmdn.distributed.join`.
         names: the confounders' names, for messages.
     """
 
@@ -124,13 +124,14 @@ class RMDN(ConfounderLayer):
 
     def forward(self, features: Tensor, confounders: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
         """Residuals of the features' shape; in training the state takes the batch in first."""
+        device = self.P.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self.forward(features, confounders, labels)
         if not self.learning:
             return self.infer(features, confounders)
-        if torch.compiler.is_compiling():
-            return _outside_compiler()(self, features, confounders, labels)
-        if torch.is_autocast_enabled(features.device.type):
-            with torch.autocast(features.device.type, enabled=False):
-                return self._train(features, confounders, labels)
+        if torch.compiler.is_compiling():  # the compiler must not see a step that updates state once a batch
+            return torch.compiler.disable(RMDN._train)(self, features, confounders, labels)
         return self._train(features, confounders, labels)
 
     def reset(self) -> None:
@@ -141,12 +142,11 @@ class RMDN(ConfounderLayer):
         self.replace(P=torch.eye(len(self.P), dtype=self.P.dtype, device=self.P.device) * self.epsilon, **fresh)
         self._memo = None
 
-    def sums(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None) -> tuple[Tensor, Tensor]:
-        """X'X (p, p) and X'Z (p, h) of a batch in float64; nothing changes but the standardization of a new layer."""
-        rows = self.rows(features, confounders, labels)
-        if self._young():
-            self._begin(rows, ranks.world(self.sync))
-        self.adopt(features)
+    def sums(
+        self, features: Tensor, confounders: Tensor | None, labels: Tensor | None, *, first: bool
+    ) -> tuple[Tensor, Tensor]:
+        """X'X (p, p) and X'Z (p, h) of a batch in float64; the `first` of a pass standardizes a layer that is new."""
+        rows = self._taken(features, confounders, labels, ranks.world(self.sync), first and not self.seen)
         design = self._design(rows)
         return design.A, cross(design.counted, rows.z.double())
 
@@ -199,14 +199,7 @@ class RMDN(ConfounderLayer):
     @torch.no_grad()
     def _learn(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None) -> Memo:
         world = ranks.world(self.sync)
-        try:
-            rows = self.rows(features, confounders, labels)
-        except InputError:
-            ranks.refuse(world, self.P if self._young() else torch.cat([self.P, self.beta.flatten(1)], dim=1))
-            raise
-        if self._young():
-            self._begin(rows, world)
-        self.adopt(features)
+        rows = self._taken(features, confounders, labels, world, first=not self.seen)
         design = self._design(rows)
         P, beta, total = self._absorbed(design, rows, world)
         added = len(rows.X) * rows.positions if world == 1 and rows.counted is None else total[-1, -1].item()
@@ -214,16 +207,32 @@ class RMDN(ConfounderLayer):
             design = self._design(rows)
         return self._memorized(design, rows)
 
-    def _young(self) -> bool:
-        return self.standardize and not self.seen
+    def _taken(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None, world: int, first: bool) -> Rows:
+        """The batch, checked; the other ranks, who wait for its sums, hear of one that does not fit."""
+        try:
+            rows = self.rows(features, confounders, labels)
+            # Later training batches show it in their sums, without a look at every feature.
+            if (first or not self.learning) and not math.isfinite(rows.z.sum().item()):
+                raise self._not_finite(rows)
+        except InputError:
+            ranks.refuse(world, self.P if first else torch.cat([self.P, self.beta.flatten(1)], dim=1))
+            raise
+        if first:
+            self._begin(rows, world)
+        self.adopt(features)
+        return rows
 
     def _begin(self, rows: Rows, world: int) -> None:
-        """Standardize by the first batch, so that not even its own sums suffer from large means."""
+        """Standardize by the first batch, so that not even its own sums suffer from large means.
+
+        Its sums X'X go round by themselves: a rank whose first batch does not fit need not know the features' shape.
+        """
         X = rows.X if rows.counted is None else rows.X[rows.counted]
         (A,) = ranks.add(world, X.mT @ X)
         if not torch.isfinite(A).all():
             raise InputError(ELSEWHERE)
-        self.center, self.scale = self.recentred(A)
+        if self.standardize:
+            self.center, self.scale = self.recentred(A)
 
     def _design(self, rows: Rows) -> Design:
         X = (rows.X - self.center) / self.scale if self.standardize else rows.X  # (B, p)
@@ -319,9 +328,3 @@ class RMDN(ConfounderLayer):
 def sketched(z: Tensor) -> Tensor:
     """Some of the features (B, h), spread evenly."""
     return z[:, :: max(1, z.shape[1] // SKETCH)]
-
-
-@cache
-def _outside_compiler() -> Any:
-    """The training step as the compiler must see it: not at all, since it updates state once a batch."""
-    return torch.compiler.disable(RMDN._train)

@@ -79,6 +79,7 @@ class _ProjectGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         X, weights, share = ctx.projection
-        first = X.shape[1] - weights.shape[1]
-        along = X[:, first:].mT @ ctx.layer.pool(grads[0]).to(X.dtype)  # (c + 1, h)
-        return ctx.layer.subtract(grads[0], X, weights @ ctx.layer.smoothed(along, share)), None, None
+        gradient, first = grads[0], X.shape[1] - weights.shape[1]
+        with torch.autocast(gradient.device.type, enabled=False):  # a backward pass may be run inside autocast
+            along = X[:, first:].mT @ ctx.layer.pool(gradient).to(X.dtype)  # (c + 1, h)
+            return ctx.layer.subtract(gradient, X, weights @ ctx.layer.smoothed(along, share)), None, None
