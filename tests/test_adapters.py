@@ -249,9 +249,7 @@ def test_adni_reads_bids_alike(elders, tmp_path):
     assert not bids.is_stand_in
     for name in ("age", "sex", "label", "site", "year"):
         assert bids.rows[name].tolist() == plain.rows[name].tolist()
-    assert [len(s.train) + len(s.test) for s in bids.stages] == [
-        len(s.train) + len(s.test) for s in plain.stages
-    ]
+    assert [len(s.train) + len(s.test) for s in bids.stages] == [len(s.train) + len(s.test) for s in plain.stages]
 
 
 # --- ABCD

@@ -99,9 +99,7 @@ def test_value_is_the_partial_share_of_variance():
     left = prediction - np.where(label == 1, prediction[label == 1].mean(), prediction[label == 0].mean())
     means = np.array([left[confounder == k].mean() for k in range(4)])
     expected = (means[confounder] ** 2).sum() / (left**2).sum()
-    assert partial_confounder_test(prediction, label, confounder, permutations=5).value == pytest.approx(
-        expected
-    )
+    assert partial_confounder_test(prediction, label, confounder, permutations=5).value == pytest.approx(expected)
 
 
 def test_exchange_within_classes_never_crosses_them():
@@ -132,9 +130,7 @@ def test_whole_subjects_are_exchanged():
         confounder, trait = (np.repeat(rng.normal(size=20), 5) + 0.1 * rng.normal(size=100) for _ in range(2))
         arguments = label + trait, label, confounder
         p_free.append(partial_confounder_test(*arguments, permutations=19).p_value)
-        p_whole.append(
-            partial_confounder_test(*arguments, units=np.arange(100) // 5, permutations=19).p_value
-        )
+        p_whole.append(partial_confounder_test(*arguments, units=np.arange(100) // 5, permutations=19).p_value)
     assert np.mean(np.array(p_free) <= 0.1) > 0.5
     assert np.mean(np.array(p_whole) <= 0.1) <= 0.1 + 3.5 * np.sqrt(0.09 / 30)
 
@@ -186,9 +182,7 @@ def test_probe_finds_curves_and_respects_the_label():
     label = rng.integers(0, 2, 240)
     age = 2.0 * label + rng.normal(size=240)
     layers = {
-        "curve": np.c_[
-            rng.choice([-1, 1], 240) * np.sqrt(age - age.min()), rng.normal(size=240)
-        ],  # no line sees it
+        "curve": np.c_[rng.choice([-1, 1], 240) * np.sqrt(age - age.min()), rng.normal(size=240)],  # no line sees it
         "label": np.c_[label + 0.1 * rng.normal(size=240), rng.normal(size=240)],
         "noise": torch.randn(240, 2, 3, generator=torch.Generator().manual_seed(0)),
     }

@@ -28,9 +28,7 @@ def plain(x, y):
     return (a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum())
 
 
-@pytest.mark.parametrize(
-    ("n", "p", "q"), [(4, 1, 1), (5, 2, 1), (65, 1, 1), (600, 84, 1), (513, 9, 12), (300, 1, 20)]
-)
+@pytest.mark.parametrize(("n", "p", "q"), [(4, 1, 1), (5, 2, 1), (65, 1, 1), (600, 84, 1), (513, 9, 12), (300, 1, 20)])
 def test_equals_the_dcor_package(n, p, q):
     import dcor
 
@@ -82,9 +80,7 @@ def test_invariant_under_shift_scale_rotation_and_order():
     rotation = torch.linalg.qr(torch.randn(12, 12, generator=generator, dtype=torch.float64)).Q
     order = torch.randperm(80, generator=generator)
     expected = dcor2(x, y)
-    torch.testing.assert_close(
-        dcor2((3 * x @ rotation + 7)[order], y[order] * 0.01), expected, atol=1e-10, rtol=0
-    )
+    torch.testing.assert_close(dcor2((3 * x @ rotation + 7)[order], y[order] * 0.01), expected, atol=1e-10, rtol=0)
     torch.testing.assert_close(dcor2(y, x), expected, atol=1e-12, rtol=0)
 
 
@@ -199,8 +195,7 @@ def test_permuted_statistics_are_those_of_permuted_data(p, q):
 
 def test_permutation_test_has_size_and_power():
     p_values = [
-        dcor2_test(*np.random.default_rng(s).normal(size=(2, 30)), permutations=19, seed=s).p_value
-        for s in range(200)
+        dcor2_test(*np.random.default_rng(s).normal(size=(2, 30)), permutations=19, seed=s).p_value for s in range(200)
     ]
     rejected = np.mean(np.array(p_values) <= 0.1)  # exact at multiples of 1/20; 0.1 +- 4 standard errors
     assert abs(rejected - 0.1) < 4 * np.sqrt(0.1 * 0.9 / 200)
@@ -286,9 +281,7 @@ def test_columns_of_a_table_are_taken_as_they_come():
     import pandas as pd
 
     rng = np.random.default_rng(0)
-    table = pd.DataFrame(
-        {"age": rng.normal(size=30), "score": rng.normal(size=30), "site": ["a", "b", "c"] * 10}
-    )
+    table = pd.DataFrame({"age": rng.normal(size=30), "score": rng.normal(size=30), "site": ["a", "b", "c"] * 10})
     table = table.sort_values("age")
     age, score = table["age"].to_numpy(), table["score"].to_numpy()
     value = dcor2(table[["age", "score"]], table["score"])  # read-only, an index out of order

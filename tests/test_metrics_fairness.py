@@ -62,9 +62,7 @@ def test_units_are_drawn_whole():
     labels = np.repeat([0, 1], 100)
     predictions = np.where(rng.random(200) < 0.7, labels, 1 - labels)
     once = class_rates(predictions, labels).balanced_accuracy
-    many = class_rates(
-        predictions.repeat(20), labels.repeat(20), units=np.arange(200).repeat(20)
-    ).balanced_accuracy
+    many = class_rates(predictions.repeat(20), labels.repeat(20), units=np.arange(200).repeat(20)).balanced_accuracy
     assert many.high - many.low == pytest.approx(once.high - once.low, rel=0.1)
 
 

@@ -24,9 +24,7 @@ print(sorted(new & {"scipy", "sklearn", "pandas", "matplotlib", "torchmetrics", 
 
 def test_the_core_loads_nothing_but_torch_and_numpy():
     path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True, env=os.environ | path
-    )
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, env=os.environ | path)
     assert done.stdout.strip() == "[]"
 
 
@@ -44,7 +42,5 @@ def test_every_public_name_is_there_and_says_what_it_cannot_show():
 
 
 def test_a_missing_extra_is_named():
-    with pytest.raises(
-        MissingExtraError, match=r"A picture needs 'no_such_package': pip install 'rmdn\[study\]'"
-    ):
+    with pytest.raises(MissingExtraError, match=r"A picture needs 'no_such_package': pip install 'rmdn\[study\]'"):
         need("no_such_package.part", "study", "A picture")

@@ -23,9 +23,7 @@ def test_anova_and_tukey_equal_statsmodels(scores):
     from statsmodels.stats.multicomp import pairwise_tukeyhsd
 
     found = anova_tukey(scores)
-    table = pd.DataFrame(
-        [(name, value) for name, values in scores.items() for value in values], columns=["m", "v"]
-    )
+    table = pd.DataFrame([(name, value) for name, values in scores.items() for value in values], columns=["m", "v"])
     expected = anova_lm(ols("v ~ m", table).fit()).iloc[0]
     assert (found.statistic, found.p_value) == pytest.approx((expected["F"], expected["PR(>F)"]))
     tukey = pairwise_tukeyhsd(table["v"], table["m"])

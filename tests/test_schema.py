@@ -202,6 +202,4 @@ def test_any_table_gives_finite_numbers_or_a_clear_error(train, test, number, ca
         whole = {name: test[name] + train[name] for name in ("x", "g")}
         n = len(test["x"])
         np.testing.assert_array_equal(schema.transform(whole)[n:], schema.transform(train))
-        np.testing.assert_array_equal(
-            Schema.from_dict(json.loads(before)).transform(test), schema.transform(test)
-        )
+        np.testing.assert_array_equal(Schema.from_dict(json.loads(before)).transform(test), schema.transform(test))

@@ -19,10 +19,7 @@ def test_a_stand_in_is_reproducible_and_replaces_only_itself(tmp_path):
         return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
-    assert (
-        json.loads((tmp_path / "a" / "STAND-IN.json").read_text())["what"]
-        == "simulated by rmdn, not real data"
-    )
+    assert json.loads((tmp_path / "a" / "STAND-IN.json").read_text())["what"] == "simulated by rmdn, not real data"
     changed = tmp_path / "b" / "HAM10000_metadata.csv"
     changed.write_text("the real table, unpacked over the stand-in's")
     with pytest.raises(InputError, match=r"1 files that no simulation wrote, such as HAM10000_metadata\.csv"):
@@ -53,9 +50,7 @@ def run(monkeypatch, *arguments) -> int:
 
 
 def test_the_command_simulates_and_reports_errors_without_a_traceback(tmp_path, monkeypatch, capsys):
-    assert (
-        run(monkeypatch, "simulate", "abcd", tmp_path / "a", "--n", 20, "--seed", 1, "--resolution", 6) == 0
-    )
+    assert run(monkeypatch, "simulate", "abcd", tmp_path / "a", "--n", 20, "--seed", 1, "--resolution", 6) == 0
     assert "20 simulated images" in capsys.readouterr().out
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "scan.nii").write_text("precious")

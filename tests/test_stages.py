@@ -41,9 +41,7 @@ def test_shares_use_each_of_the_10015_images_once():
 
 def test_shares_are_reproducible_and_differ_by_seed():
     rows = pd.DataFrame({"age": np.arange(90.0)})
-    first, again, other = (
-        by_shares("age", HAM10000_AGES, HAM10000_SHARES, seed)(rows)[0] for seed in (0, 0, 1)
-    )
+    first, again, other = (by_shares("age", HAM10000_AGES, HAM10000_SHARES, seed)(rows)[0] for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
@@ -109,10 +107,7 @@ def test_linked_rows_are_the_connected_components(cells):
     for row, pair in enumerate(cells):
         graph.add_node(row)
         graph.add_edges_from((row, (k, cell)) for k, cell in enumerate(pair) if cell != "n/a")
-    expected = {
-        frozenset(node for node in part if isinstance(node, int))
-        for part in networkx.connected_components(graph)
-    }
+    expected = {frozenset(node for node in part if isinstance(node, int)) for part in networkx.connected_components(graph)}
     found = linked(rows, ["subject", "site"])
     assert {frozenset(np.flatnonzero(found == group).tolist()) for group in set(found)} == expected
 

@@ -54,9 +54,7 @@ class Split:
 
 def test_task_loss_of_one_score_is_that_of_two_classes():
     score, labels = torch.randn(9, 1), torch.randint(2, (9,))
-    torch.testing.assert_close(
-        task_loss(score, labels), F.binary_cross_entropy_with_logits(score[:, 0], labels.float())
-    )
+    torch.testing.assert_close(task_loss(score, labels), F.binary_cross_entropy_with_logits(score[:, 0], labels.float()))
     assert torch.equal(predicted(score), (score[:, 0] > 0).long())
 
 
@@ -192,9 +190,7 @@ def test_fisher_of_some_rows_counts_them_alone():
 
 
 def test_fisher_leaves_a_deconfounded_network_as_it_is():
-    network = rmdn.deconfound(
-        make_network(), at=["4"], num_confounders=2, num_classes=3, sample=torch.randn(4, 1, 4, 4)
-    )
+    network = rmdn.deconfound(make_network(), at=["4"], num_confounders=2, num_classes=3, sample=torch.randn(4, 1, 4, 4))
     forward(network.train(), make_batch())
     before = copy.deepcopy(network.state_dict())
     diagonal_fisher(network, make_data(make_batch(seed=5)))
@@ -235,9 +231,7 @@ def test_distillation_has_the_papers_gradient():
 
 
 def test_the_teacher_of_a_deconfounded_network_stays_as_it_was():
-    network = rmdn.deconfound(
-        make_network(), at=["4"], num_confounders=2, num_classes=3, sample=torch.randn(4, 1, 4, 4)
-    )
+    network = rmdn.deconfound(make_network(), at=["4"], num_confounders=2, num_classes=3, sample=torch.randn(4, 1, 4, 4))
     lwf, batch = LwF(), make_batch()
     lwf.setup(network, None, batch)
     forward(network.train(), batch)
@@ -270,9 +264,7 @@ def test_packnet_forgets_nothing():
 
 
 def test_packnet_forgets_nothing_with_rmdn():
-    network = rmdn.deconfound(
-        make_network(), at=["4"], num_confounders=2, num_classes=3, sample=torch.randn(4, 1, 4, 4)
-    )
+    network = rmdn.deconfound(make_network(), at=["4"], num_confounders=2, num_classes=3, sample=torch.randn(4, 1, 4, 4))
     settings = Settings(epochs=3, batch_size=16, lr=1e-2, recalibration="stage")
     stages = [Split(seed) for seed in range(2)]
     result = train(network, stages, PackNet(LwF()), settings, keep_logits=True, progress=False)

@@ -30,9 +30,7 @@ def make_rows(folder) -> pd.DataFrame:
         name = f"pictures/{i}.png"
         Image.fromarray(rng.integers(0, 256, (12, 8, 3), dtype=np.uint8)).save(folder / name)
         age = "89+" if i == 3 else str(20 + i)
-        rows.append(
-            (name, "ill" if i % 2 else "well", age, "FM"[i % 3 == 0], f"p{i // 2}", f"00{i % 4}", i % 5)
-        )
+        rows.append((name, "ill" if i % 2 else "well", age, "FM"[i % 3 == 0], f"p{i // 2}", f"00{i % 4}", i % 5))
     names = ["image", "label", "age", "sex", "id", "hospital", "wave"]
     return pd.DataFrame(rows, columns=names)
 
@@ -72,8 +70,7 @@ def test_stages_and_splits(tmp_path):
     used = np.concatenate([part for stage in study.stages for part in (stage.train, stage.test)])
     assert sorted(used) == list(range(N))
     sides = [
-        set(study.rows["id"].iloc[np.concatenate([getattr(s, side) for s in study.stages])])
-        for side in ("train", "test")
+        set(study.rows["id"].iloc[np.concatenate([getattr(s, side) for s in study.stages])]) for side in ("train", "test")
     ]
     assert not sides[0] & sides[1]
     binned = table.load(path, confounders=["sex"], subject="id", stage=by_bins("age", (40,)), size=(6, 4))
@@ -85,8 +82,7 @@ def test_stages_and_splits(tmp_path):
 def test_one_fold_after_the_other_covers_all_rows(tmp_path):
     path = make_csv(tmp_path)
     tests = [
-        table.load(path, confounders=["age"], split=Split(by=("id",), fold=k), size=(6, 4)).stages[0].test
-        for k in range(5)
+        table.load(path, confounders=["age"], split=Split(by=("id",), fold=k), size=(6, 4)).stages[0].test for k in range(5)
     ]
     assert sorted(np.concatenate(tests)) == list(range(N))
 
@@ -204,19 +200,13 @@ def make_bids(folder, sessions: str) -> None:
     ]
     folder.mkdir()
     rows = pd.DataFrame({"participant_id": people, "sex": ["2", "1"] * 5, "group": ["pat", "con"] * 5})
-    rows.assign(age=["89+", *["n/a"], *range(50, 58)]).to_csv(
-        folder / "participants.tsv", sep="\t", index=False
-    )
+    rows.assign(age=["89+", *["n/a"], *range(50, 58)]).to_csv(folder / "participants.tsv", sep="\t", index=False)
     levels = {
         "sex": {"Levels": {"2": "female", "1": "male"}},
         "group": {"Levels": {"con": "", "pat": "", "odd": ""}},
     }
     (folder / "participants.json").write_text(json.dumps({**levels, "age": {"Units": "years"}}))
-    visits = (
-        [(p, f"ses-{k}", 60 + k) for p in people for k in (1, 2)]
-        if sessions
-        else [(p, "", 0) for p in people]
-    )
+    visits = [(p, f"ses-{k}", 60 + k) for p in people for k in (1, 2)] if sessions else [(p, "", 0) for p in people]
     for person, session, _ in visits:
         place = folder / person / session / "anat"
         place.mkdir(parents=True)
@@ -228,9 +218,7 @@ def make_bids(folder, sessions: str) -> None:
         visit_rows.to_csv(folder / "sessions.tsv", sep="\t", index=False)
     if sessions == "own":
         for person, part in visit_rows.groupby("participant_id"):
-            part.drop(columns="participant_id").to_csv(
-                folder / person / f"{person}_sessions.tsv", sep="\t", index=False
-            )
+            part.drop(columns="participant_id").to_csv(folder / person / f"{person}_sessions.tsv", sep="\t", index=False)
 
 
 def test_bids_without_sessions(tmp_path):
@@ -257,9 +245,7 @@ def test_bids_session_folders_without_a_table(tmp_path):
 @pytest.mark.parametrize("sessions", ["root", "own"])
 def test_bids_sessions_give_a_row_each(tmp_path, sessions):
     make_bids(tmp_path / "bids", sessions)
-    study = table.load(
-        tmp_path / "bids", label="group", confounders=["age", "sex"], stage="session_id", size=(4, 4, 4)
-    )
+    study = table.load(tmp_path / "bids", label="group", confounders=["age", "sex"], stage="session_id", size=(4, 4, 4))
     assert len(study.rows) == 20
     assert [stage.name for stage in study.stages] == ["ses-1", "ses-2"]
     assert set(study.rows["age"]) == {61, 62}

@@ -45,20 +45,15 @@ def slices(brains: Brains, effects: Effects, place: tuple[float, float, float]) 
 def elders(brains: Brains) -> None:
     people = [("CN", 60), ("CN", 90), ("AD", 60), ("AD", 90)]
     views = [
-        slices(brains, adni.effects_of({"group": group, "age": age, "sex": "F"}), (27, -22, 10))
-        for group, age in people
+        slices(brains, adni.effects_of({"group": group, "age": age, "sex": "F"}), (27, -22, 10)) for group, age in people
     ]
     rows = [[view[0] for view in views], [view[1] for view in views]]
-    save(
-        rows, [f"{group}, {age} years" for group, age in people], ["z = 10 mm", "y = -22 mm"], "adni.png", 70
-    )
+    save(rows, [f"{group}, {age} years" for group, age in people], ["z = 10 mm", "y = -22 mm"], "adni.png", 70)
 
 
 def children(brains: Brains) -> None:
     cases = [("girl", "2", 1), ("girl", "2", 5), ("boy", "1", 1), ("boy", "1", 5)]
-    views = [
-        slices(brains, abcd.effects_of({"sex": sex, "score": score}), (24, 6, -36)) for _, sex, score in cases
-    ]
+    views = [slices(brains, abcd.effects_of({"sex": sex, "score": score}), (24, 6, -36)) for _, sex, score in cases]
     rows = [[view[2] for view in views], [view[1] for view in views]]
     titles = [f"{name}, score {score}" for name, _, score in cases]
     save(rows, titles, ["x = 24 mm", "y = 6 mm"], "abcd.png", 70)

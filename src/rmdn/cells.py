@@ -38,8 +38,7 @@ def to_numbers(cells: Iterable[Any], name: str) -> np.ndarray:
             number = to_number(cell)
         except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"Column {name!r}, row {row}: {cell!r} is not a number. Mend the cell, "
-                "or declare the column as a category."
+                f"Column {name!r}, row {row}: {cell!r} is not a number. Mend the cell, or declare the column as a category."
             ) from None
         if np.isinf(number):
             raise InputError(f"Column {name!r}, row {row}: {cell!r} is not finite. Mend the cell.")

@@ -15,6 +15,4 @@ def need(module: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:
             raise
-        raise MissingExtraError(
-            f"This needs {error.name}, which is not installed: pip install 'rmdn[{extra}]'."
-        ) from error
+        raise MissingExtraError(f"This needs {error.name}, which is not installed: pip install 'rmdn[{extra}]'.") from error

@@ -46,9 +46,7 @@ class Schema:
         for term in self.interactions:
             for name in term.names:
                 if name not in named:
-                    raise SettingError(
-                        f"An interaction names {name!r}, which is not among {', '.join(named)}."
-                    )
+                    raise SettingError(f"An interaction names {name!r}, which is not among {', '.join(named)}.")
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -108,9 +106,7 @@ class Schema:
         wild[np.any(np.array(excused, dtype=bool).reshape(-1, len(x)), axis=0)[:, None] & np.isnan(x)] = False
         if wild.any():
             bad = [name for name, flag in zip(self.names, wild.any(axis=0), strict=True) if flag]
-            raise InputError(
-                f"Too large for float32 after encoding: {some(bad)}. Mend the cells or lower the degree."
-            )
+            raise InputError(f"Too large for float32 after encoding: {some(bad)}. Mend the cells or lower the degree.")
         return x
 
     def describe(self) -> str:
@@ -137,9 +133,7 @@ class Schema:
             raise InputError("This is not a schema of version 1: it needs 'terms', each with a 'kind'.")
         terms: list[Term] = []
         for given in state["terms"]:
-            options: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if k != "kind"
-            }
+            options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if k != "kind"}
             try:
                 terms.append(KINDS[given["kind"]](**options))
             except (KeyError, TypeError) as error:

@@ -122,9 +122,7 @@ class Category:
                 f"Column {self.name!r} has levels that no training row has: {some(bad)}. "
                 f"Known: {some(fit['levels'])}. Set unseen='mean' or unseen='missing' to accept them."
             )
-        one_hot = np.array(
-            [[cell == level for level in fit["levels"][1:]] for cell in cells], dtype=np.float64
-        )
+        one_hot = np.array([[cell == level for level in fit["levels"][1:]] for cell in cells], dtype=np.float64)
         one_hot = one_hot.reshape(len(cells), len(fit["levels"]) - 1)
         one_hot[[cell not in known for cell in cells]] = np.nan
         return one_hot
@@ -195,6 +193,4 @@ def _moments(x: np.ndarray) -> tuple[float, float]:
 
 def _one_of(term: Any, option: str, allowed: Sequence[str]) -> None:
     if getattr(term, option) not in allowed:
-        raise SettingError(
-            f"Column {term.name!r}: {option}={getattr(term, option)!r} is none of {', '.join(allowed)}."
-        )
+        raise SettingError(f"Column {term.name!r}: {option}={getattr(term, option)!r} is none of {', '.join(allowed)}.")

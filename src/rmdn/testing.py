@@ -190,9 +190,7 @@ def _run(
         random = torch.Generator().manual_seed(1)
         for parameter in network.parameters():  # equal weights for every run, however the network was made
             parameter.copy_(torch.randn(parameter.shape, generator=random) / max(parameter[0].numel(), 4) ** 0.5)
-    stages = [
-        _Stage(*(_batch(num_logits, num_confounders, rows, stage)[:3] for rows in (140, 42))) for stage in range(2)
-    ]
+    stages = [_Stage(*(_batch(num_logits, num_confounders, rows, stage)[:3] for rows in (140, 42))) for stage in range(2)]
     result = train(
         network, stages, strategy, _settings(), fabric=fabric, folder=folder, checkpoint_minutes=0, progress=False
     )

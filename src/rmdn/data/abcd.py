@@ -68,9 +68,7 @@ def read_rows(folder: Path) -> tuple[Any, tuple[str, ...]]:
     rows, unseen = _keep(rows, "image", "no NIfTI file carries their identifier")
     if not len(rows):
         raise InputError(f"{folder}: no NIfTI file under it carries the identifier of a child in the tables.")
-    columns = {
-        sex: next((c for c in (f"{name}_2", name) if c in rows), None) for sex, name in PUBERTY.items()
-    }
+    columns = {sex: next((c for c in (f"{name}_2", name) if c in rows), None) for sex, name in PUBERTY.items()}
     if None in columns.values():
         raise InputError(f"ph_p_pds.csv lacks {' or '.join(PUBERTY.values())} (with or without _2).")
     rows["pds"] = [row[columns[row["sex"]]] for row in rows.to_dict("records")]

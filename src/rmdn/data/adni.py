@@ -96,9 +96,7 @@ def _from_collection(folder: Path) -> Any:
 def _from_bids(folder: Path) -> Any:
     rows, _ = read_bids(folder)
     chosen = {name: next((n for n in names if n in rows), None) for name, names in BIDS_NAMES.items()}
-    absent = [
-        f"{name} ({' or '.join(BIDS_NAMES[name])})" for name, column in chosen.items() if column is None
-    ]
+    absent = [f"{name} ({' or '.join(BIDS_NAMES[name])})" for name, column in chosen.items() if column is None]
     if absent:
         raise InputError(f"{folder}: participants.tsv and the sessions lack {'; '.join(absent)}.")
     for name, column in chosen.items():

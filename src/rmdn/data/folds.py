@@ -13,9 +13,7 @@ from rmdn.errors import SettingError
 from rmdn.extras import need
 
 
-def folds(
-    rows: Any, by: Sequence[str] = (), stratify: Sequence[str] = (), number: int = 5, seed: int = 0
-) -> np.ndarray:
+def folds(rows: Any, by: Sequence[str] = (), stratify: Sequence[str] = (), number: int = 5, seed: int = 0) -> np.ndarray:
     """(n,) the fold of each row: rows that share a cell of a column in `by` (a subject, a site) share a fold.
 
     Within that, folds are alike in the columns `stratify`, by scikit-learn's splitters.

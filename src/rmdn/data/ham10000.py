@@ -50,9 +50,7 @@ def load(
         split=Split(by=("lesion_id",) if by_lesion else (), fold=fold, seed=seed),
         images=images or Images(size=SIZE),
         label_names=DIAGNOSES,
-        notes=()
-        if by_lesion
-        else ("Split at random over images: some lesions are in training and in test.",),
+        notes=() if by_lesion else ("Split at random over images: some lesions are in training and in test.",),
     )
 
 

@@ -126,9 +126,7 @@ def readable(paths: Sequence[str | Path], images: Images) -> np.ndarray:
         except MissingExtraError:
             raise
         except Exception as error:  # a reader may raise anything over a broken file
-            bad[present[index]] = (
-                f"corrupt: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-            )
+            bad[present[index]] = f"corrupt: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for _ in track(pool.map(check, range(len(files))), "Checking images", len(files)):
@@ -217,9 +215,7 @@ def _read_volume(path: Path) -> Tensor:
     image = torch.from_numpy(np.ascontiguousarray(voxels, dtype=np.float32))
     image = image[None] if image.ndim == 3 else image.movedim(-1, 0).contiguous()
     if image.ndim != 4:
-        raise InputError(
-            f"{path.name} has {image.ndim - 1} axes; a volume has three, and a fourth for channels."
-        )
+        raise InputError(f"{path.name} has {image.ndim - 1} axes; a volume has three, and a fourth for channels.")
     inside = image != 0
     if not bool(inside.any()):
         raise InputError(f"{path.name} is empty: every voxel is zero.")
@@ -238,9 +234,7 @@ def _read_array(path: Path, size: Sequence[int] | None) -> Tensor:
 def _refuse(bad: dict[str, str], total: int, policy: str) -> None:
     absent = sum(reason == "absent" for reason in bad.values())
     names = some([f"{path} ({reason})" for path, reason in sorted(bad.items())])
-    text = (
-        f"{len(bad)} of {total} images do not read ({absent} absent, {len(bad) - absent} corrupt): {names}."
-    )
+    text = f"{len(bad)} of {total} images do not read ({absent} absent, {len(bad) - absent} corrupt): {names}."
     if policy == "error":
         raise InputError(f"{text} Mend them, or set unreadable='drop' to leave these rows out.")
     if len(bad) == total:

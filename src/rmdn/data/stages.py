@@ -60,8 +60,7 @@ def by_bins(name: str, edges: Sequence[float], whole_numbers: bool = False) -> R
         absent = np.flatnonzero(np.isnan(values)).tolist()
         if absent:
             raise InputError(
-                f"Column {name!r} gives no stage in {len(absent)} rows: rows {some(absent)}. "
-                "Fill or leave out these rows."
+                f"Column {name!r} gives no stage in {len(absent)} rows: rows {some(absent)}. Fill or leave out these rows."
             )
         return np.digitize(values, edges), names
 
@@ -81,9 +80,7 @@ def by_shares(
     """
     table = np.asarray(shares, dtype=np.float64)  # (bins, stages)
     if table.shape[0] != len(edges) + 1 or (table < 0).any() or np.abs(table.sum(axis=1) - 1).max() > 1e-9:
-        raise SettingError(
-            f"{len(edges)} edges make {len(edges) + 1} bins: each needs a row of shares that sum to 1."
-        )
+        raise SettingError(f"{len(edges)} edges make {len(edges) + 1} bins: each needs a row of shares that sum to 1.")
     if missing not in ("spread", "error"):
         raise SettingError(f"missing={missing!r} is neither 'spread' nor 'error'.")
 
@@ -132,18 +129,14 @@ def quotas(n: int, shares: np.ndarray) -> np.ndarray:
 def _moments(cells: Sequence[Any], name: str) -> np.ndarray:
     absent = [row for row, cell in enumerate(cells) if is_missing(cell)]
     if absent:
-        raise InputError(
-            f"Column {name!r} has no value in {len(absent)} rows: rows {some(absent)}. Fill them."
-        )
+        raise InputError(f"Column {name!r} has no value in {len(absent)} rows: rows {some(absent)}. Fill them.")
     if are_numbers(cells):
         return to_numbers(cells, name)
     pandas = need("pandas", "study")
     try:
         return np.asarray(pandas.to_datetime(cells, format="ISO8601").astype("int64"))
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"Column {name!r} holds neither numbers nor dates (year-month-day): {error}"
-        ) from None
+        raise InputError(f"Column {name!r} holds neither numbers nor dates (year-month-day): {error}") from None
 
 
 def _bin_names(edges: Sequence[float], whole_numbers: bool) -> tuple[str, ...]:

@@ -91,9 +91,7 @@ class Study:
         """What is in the study and what was done to it, in words."""
         lines = [f"{self.name}: {len(self.rows)} images in {len(self.stages)} stage(s)."]
         if self.is_stand_in:
-            lines.insert(
-                0, "STAND-IN: these data are simulated; no result from them says anything of people."
-            )
+            lines.insert(0, "STAND-IN: these data are simulated; no result from them says anything of people.")
         labels = self.labels()
         for stage in self.stages:
             counts = [int((labels[stage.train] == i).sum()) for i in range(len(self.label_names))]
@@ -182,9 +180,7 @@ def _label_names(rows: Any, label: str, given: Sequence[str] | None) -> tuple[st
     cells = to_levels(column(rows, label))
     absent = [row for row, cell in enumerate(cells) if cell is None]
     if absent:
-        raise InputError(
-            f"Column {label!r} has no label in {len(absent)} rows: rows {some(absent)}. Leave these rows out."
-        )
+        raise InputError(f"Column {label!r} has no label in {len(absent)} rows: rows {some(absent)}. Leave these rows out.")
     present = {str(cell) for cell in cells}
     names = tuple(in_order(present)) if given is None else tuple(given)
     if names and present - set(names):
@@ -219,9 +215,7 @@ def _refuse_empty(stages: Sequence[Stage]) -> None:
     for stage in stages:
         if not len(stage.train) or not len(stage.test):
             side = "test" if len(stage.train) else "training"
-            raise InputError(
-                f"Stage {stage.name!r} has no {side} row. Choose other stages, more data, or another split."
-            )
+            raise InputError(f"Stage {stage.name!r} has no {side} row. Choose other stages, more data, or another split.")
 
 
 def image_paths(rows: Any, name: str, root: Path) -> list[str]:

@@ -178,9 +178,7 @@ def _with_session_folders(folder: Path, people: Any) -> Any:
     if "session_id" in people or not any(own.values()):
         return people
     pairs = [(person, name) for person, names in own.items() for name in names or [""]]
-    return pandas.DataFrame(pairs, columns=["participant_id", "session_id"]).merge(
-        people, on="participant_id"
-    )
+    return pandas.DataFrame(pairs, columns=["participant_id", "session_id"]).merge(people, on="participant_id")
 
 
 def _find_image(folder: Path, row: Mapping[str, Any]) -> str:

@@ -22,14 +22,10 @@ class Variable:
     def __init__(self, values: Any, name: str, rows: int | None = None) -> None:
         raw = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
         if raw.ndim == 0 or raw.ndim > 2 or raw.size == 0:
-            raise InputError(
-                f"{name} must be (n,) or (n, columns), not empty; got an array of shape {raw.shape}."
-            )
+            raise InputError(f"{name} must be (n,) or (n, columns), not empty; got an array of shape {raw.shape}.")
         columns = raw.reshape(len(raw), -1).T
         if rows is not None and len(raw) != rows:
-            raise InputError(
-                f"{name} has {len(raw)} rows, expected {rows}: one row a sample, in the same order."
-            )
+            raise InputError(f"{name} has {len(raw)} rows, expected {rows}: one row a sample, in the same order.")
         self.n = len(raw)
         self.columns: list[tuple[bool, Floats]] = []  # whether it is classes, and its codes or numbers
         for k in range(len(columns)):
@@ -38,9 +34,7 @@ class Variable:
                 column = column.astype(np.float64)  # a table of mixed columns
             classes = column.dtype.kind in "USOb"
             numbers = groups(column, name)[0].astype(np.float64) if classes else array(column, name)[:, 0]
-            few = len(np.unique(numbers)) <= min(_MOST_CLASSES, self.n / 2) and bool(
-                (numbers == np.round(numbers)).all()
-            )
+            few = len(np.unique(numbers)) <= min(_MOST_CLASSES, self.n / 2) and bool((numbers == np.round(numbers)).all())
             self.columns.append((classes or few, numbers))
 
     @property

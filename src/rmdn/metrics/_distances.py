@@ -84,12 +84,7 @@ def tile_sums(x: Points, y: Points) -> Sums:
 def centred(tile: Tensor, row_sums: Tensor, rows: slice, columns: slice) -> Tensor:
     """The U-centred distances of a tile (its diagonal, which never counts, is left as it falls)."""
     n = len(row_sums)
-    return (
-        tile
-        - row_sums[rows, None] / (n - 2)
-        - row_sums[None, columns] / (n - 2)
-        + row_sums.sum() / ((n - 1) * (n - 2))
-    )
+    return tile - row_sums[rows, None] / (n - 2) - row_sums[None, columns] / (n - 2) + row_sums.sum() / ((n - 1) * (n - 2))
 
 
 def centred_products(x: Points, y: Points, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -144,9 +139,7 @@ def line_products(x: Tensor, y: Tensor) -> Tensor:
         flat = position.reshape(batch, size)
         w, u = weight[flat].view_as(position), x_[flat].view_as(position)
         v = y_.gather(1, flat).view_as(position)
-        lower_w, lower_u, lower_v, lower_uv = (
-            torch.where(upper, 0.0, values).cumsum(2) for values in (w, u, v, u * v)
-        )
+        lower_w, lower_u, lower_v, lower_uv = (torch.where(upper, 0.0, values).cumsum(2) for values in (w, u, v, u * v))
         gain = u * v * lower_w - u * lower_v - v * lower_u + w * lower_uv
         agreeing = agreeing + torch.where(upper, gain, 0.0).sum((1, 2))
         blocks = position.shape[1]

@@ -19,9 +19,7 @@ def matrix(values: Any, name: str, rows: int | None = None) -> Tensor:
     if tensor.ndim == 0 or tensor.is_complex():
         raise InputError(f"{name} must be real numbers, one row a sample; got {_describe(tensor)}.")
     if rows is not None and len(tensor) != rows:
-        raise InputError(
-            f"{name} has {len(tensor)} rows, expected {rows}: one row a sample, in the same order."
-        )
+        raise InputError(f"{name} has {len(tensor)} rows, expected {rows}: one row a sample, in the same order.")
     tensor = tensor.reshape(len(tensor), -1) if len(tensor) else tensor.reshape(0, 1)
     if tensor.shape[1] == 0:
         raise InputError(f"{name} has no columns; got {_describe(tensor)}.")
@@ -51,22 +49,16 @@ def groups(values: Any, name: str, rows: int | None = None) -> tuple[NDArray[np.
     if column.ndim != 1:
         raise InputError(f"{name} must be one value a row; got an array of shape {column.shape}.")
     if rows is not None and len(column) != rows:
-        raise InputError(
-            f"{name} has {len(column)} rows, expected {rows}: one row a sample, in the same order."
-        )
+        raise InputError(f"{name} has {len(column)} rows, expected {rows}: one row a sample, in the same order.")
     if column.dtype == object and any(_missing(value) for value in column):
         raise InputError(f"{name} has missing entries. Drop these rows first, in every argument alike.")
     if np.issubdtype(column.dtype, np.inexact) and not np.isfinite(column).all():
         row = int(np.flatnonzero(~np.isfinite(column))[0])
-        raise InputError(
-            f"{name} is NaN or infinite in row {row}. Drop these rows first, in every argument alike."
-        )
+        raise InputError(f"{name} is NaN or infinite in row {row}. Drop these rows first, in every argument alike.")
     try:
         levels, codes = np.unique(column, return_inverse=True)
     except TypeError as error:
-        raise InputError(
-            f"{name} mixes kinds of values that have no order ({error}). Make them all strings."
-        ) from error
+        raise InputError(f"{name} mixes kinds of values that have no order ({error}). Make them all strings.") from error
     return codes.astype(np.intp).reshape(-1), levels.tolist()
 
 

@@ -104,9 +104,7 @@ def _test(
         return PermutationTest(float("nan"), float("nan"), np.full(permutations, np.nan))
 
     def share(taken: Indices) -> Floats:  # (m, n) -> (m,)
-        return np.asarray(
-            (np.einsum("mnr,nd->mrd", basis[taken], left, optimize=True) ** 2).sum((1, 2)) / scale
-        )
+        return np.asarray((np.einsum("mnr,nd->mrd", basis[taken], left, optimize=True) ** 2).sum((1, 2)) / scale)
 
     value = float(share(np.arange(prediction.n)[None])[0])
     generator = np.random.default_rng(seed)

@@ -170,9 +170,7 @@ class _DistanceCorrelation(torch.autograd.Function):
         return gradient * x_slope, gradient * y_slope
 
 
-def _add_slope(
-    slope: Tensor, x: Tensor, distances: Tensor, weight: Tensor, rows: slice, columns: slice
-) -> None:
+def _add_slope(slope: Tensor, x: Tensor, distances: Tensor, weight: Tensor, rows: slice, columns: slice) -> None:
     """Add sum_j 2 w_ij (x_i - x_j) / |x_i - x_j|, for a mirrored tile also to j; nothing at distance 0."""
     pull = torch.where(distances > 0, 2 * weight / distances, 0.0)
     slope[rows] += pull.sum(1, keepdim=True) * x[rows] - pull @ x[columns]

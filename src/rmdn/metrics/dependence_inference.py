@@ -61,9 +61,7 @@ def dcor2_test(
     sizes = [min(chunk, permutations - done) for done in range(0, permutations, chunk)]
     null = []
     for m in track(sizes, len(sizes), "Permutations of dcor2", long=permutations * n**2 > _LONG):
-        taken = torch.as_tensor(
-            np.stack([exchange.draw(generator) for _ in range(m)]), device=x.device
-        )  # (m, n)
+        taken = torch.as_tensor(np.stack([exchange.draw(generator) for _ in range(m)]), device=x.device)  # (m, n)
         products, crossed = _permuted_products(x, y, taken), b[taken] @ a  # (m,)
         null.append(u_product(products, crossed, a.sum(), b.sum(), n) / scale)
     drawn = torch.cat(null).cpu().numpy().astype(np.float64)
@@ -115,9 +113,7 @@ def _permuted_products(x: Tensor, y: Tensor, taken: Tensor) -> Tensor:
     """sum_ij a_ij b_ij for y in each of the orders `taken` (m, n), (m,)."""
     if x.shape[1] == 1 and y.shape[1] == 1:
         rows = max(1, _CHUNK // (16 * len(x)))  # the line algorithm holds about 16 arrays of its size
-        return torch.cat(
-            [line_products(x[:, 0], y[taken[i : i + rows], 0]) for i in range(0, len(taken), rows)]
-        )
+        return torch.cat([line_products(x[:, 0], y[taken[i : i + rows], 0]) for i in range(0, len(taken), rows)])
     points = Points(x)
     copies = [Points(y[order]) for order in taken]
     products = [x.new_zeros(()) for _ in copies]

@@ -93,9 +93,7 @@ def _codes(predictions: Any, labels: Any) -> tuple[NDArray[np.intp], NDArray[np.
             "for example logits.argmax(1), not scores."
         )
     if {type(v) is str for v in true_levels} != {type(v) is str for v in predicted_levels}:
-        raise InputError(
-            f"labels like {true_levels[0]!r} and predictions like {predicted_levels[0]!r} do not match."
-        )
+        raise InputError(f"labels like {true_levels[0]!r} and predictions like {predicted_levels[0]!r} do not match.")
     levels = np.unique(np.array(true_levels + predicted_levels))
     return (
         np.searchsorted(levels, predicted_levels)[predicted],

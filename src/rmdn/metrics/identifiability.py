@@ -52,11 +52,7 @@ def identifiability(
     if labels is not None:
         label = Variable(labels, "labels", n)
         classes = label.codes if label.discrete else None
-        parts = (
-            label.curves()[:, 1:]
-            if label.discrete
-            else np.stack([numbers for _, numbers in label.columns], 1)
-        )
+        parts = label.curves()[:, 1:] if label.discrete else np.stack([numbers for _, numbers in label.columns], 1)
         everything = np.concatenate([columns, parts], 1)
         titles += ["label"] if parts.shape[1] == 1 else [f"label {k + 1}" for k in range(parts.shape[1])]
     centred = everything - everything.mean(0)
@@ -69,9 +65,7 @@ def identifiability(
     )
     if problems and warn:
         warnings.warn(
-            "Label and confounders can hardly be told apart. "
-            + "; ".join(problems)
-            + ". Leave one of the columns "
+            "Label and confounders can hardly be told apart. " + "; ".join(problems) + ". Leave one of the columns "
             "out, merge levels, or gather samples where they differ.",
             RMDNWarning,
             stacklevel=2,
@@ -79,9 +73,7 @@ def identifiability(
     return Identifiability(vif, condition, overlap, problems)
 
 
-def of_covariance(
-    covariance: Floats, mean: Floats, names: list[str]
-) -> tuple[dict[str, float], float, tuple[str, ...]]:
+def of_covariance(covariance: Floats, mean: Floats, names: list[str]) -> tuple[dict[str, float], float, tuple[str, ...]]:
     """VIFs, condition number and problems from the covariance (k, k) of the columns."""
     variance = np.diag(covariance)
     varies = variance > 1e-12 * (mean**2 + variance)
@@ -119,7 +111,5 @@ def _least_overlap(column: Floats, classes: NDArray[np.intp] | None) -> float:
     else:
         bins = np.searchsorted(values, column)
     size = int(bins.max()) + 1
-    shares = [
-        np.bincount(bins[classes == k], minlength=size) / (classes == k).sum() for k in np.unique(classes)
-    ]
+    shares = [np.bincount(bins[classes == k], minlength=size) / (classes == k).sum() for k in np.unique(classes)]
     return float(min(np.minimum(a, b).sum() for i, a in enumerate(shares) for b in shares[:i]))

@@ -63,9 +63,7 @@ def leakage_check(
     remove = remove or _linear_removal
 
     def scores(columns: Floats) -> tuple[float, float]:
-        removed = [
-            remove(columns[~test], confounder[~test], columns[test], confounder[test]) for test in splits
-        ]
+        removed = [remove(columns[~test], confounder[~test], columns[test], confounder[test]) for test in splits]
         plain = [(columns[~test], columns[test]) for test in splits]
         return _score(plain, splits, label, seed), _score(removed, splits, label, seed)
 
@@ -79,9 +77,7 @@ def leakage_check(
     return Leakage(raw, cleaned, before, after, permutation_p_value(float(after.mean()), before))
 
 
-def _score(
-    parts: list[tuple[Floats, Floats]], splits: list[NDArray[np.bool_]], label: Variable, seed: int
-) -> float:
+def _score(parts: list[tuple[Floats, Floats]], splits: list[NDArray[np.bool_]], label: Variable, seed: int) -> float:
     """Cross-validated balanced accuracy, or R2, of a random forest."""
     ensemble = need("sklearn.ensemble", "study", "The leakage check")
     classes, truth = label.columns[0]

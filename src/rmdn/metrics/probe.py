@@ -69,15 +69,11 @@ def probe_layers(
     found = {}
     for name, x in track(layers.items(), len(layers), "Probing layers", long=n * len(layers) > 5000):
         scores = _skill(x, targets, splits, seed)
-        found[name] = PermutationTest(
-            float(scores[0]), permutation_p_value(scores[0], scores[1:]), scores[1:]
-        )
+        found[name] = PermutationTest(float(scores[0]), permutation_p_value(scores[0], scores[1:]), scores[1:])
     return found
 
 
-def held_out(
-    unit: NDArray[np.intp], folds: int, generator: np.random.Generator
-) -> Iterator[NDArray[np.bool_]]:
+def held_out(unit: NDArray[np.intp], folds: int, generator: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
     """Masks of the test rows of each fold; all rows of a unit lie in one fold."""
     count = int(unit.max()) + 1
     if not 2 <= folds <= count:
@@ -105,8 +101,6 @@ def _probe(x: Floats, seed: int) -> Any:
     pipeline = need("sklearn.pipeline", "study", "The probe of layers")
     scaling = need("sklearn.preprocessing", "study", "The probe of layers")
     columns = int((x.max(0) > x.min(0)).sum())  # a standardized column adds 2 to the mean squared distance
-    kernel = kernels.Nystroem(
-        gamma=1 / (2 * max(columns, 1)), n_components=min(_CENTRES, len(x)), random_state=seed
-    )
+    kernel = kernels.Nystroem(gamma=1 / (2 * max(columns, 1)), n_components=min(_CENTRES, len(x)), random_state=seed)
     ridge = linear.RidgeCV(_ALPHAS, alpha_per_target=True)
     return pipeline.make_pipeline(scaling.StandardScaler(), kernel, ridge)

@@ -73,9 +73,7 @@ def permutation_p_value(observed: float, drawn: Floats) -> float:
     """The share of draws at least as large, the observed one counted among them; never 0."""
     if np.isnan(observed) or np.isnan(drawn).any():
         return float("nan")
-    slack = 1e-10 * max(
-        abs(observed), float(np.abs(drawn).max())
-    )  # draws that differ by rounding alone are ties
+    slack = 1e-10 * max(abs(observed), float(np.abs(drawn).max()))  # draws that differ by rounding alone are ties
     return float((1 + np.sum(drawn >= observed - slack)) / (1 + len(drawn)))
 
 

@@ -48,9 +48,7 @@ def saliency_map(
     at_least(batch_size, 1, "batch_size")
     n = len(images)
     if images.ndim < 3 or not n or not images.is_floating_point():
-        raise InputError(
-            f"images must be floats (n, channels, ...), not empty; got {tuple(images.shape)}, {images.dtype}."
-        )
+        raise InputError(f"images must be floats (n, channels, ...), not empty; got {tuple(images.shape)}, {images.dtype}.")
     if confounders is not None and len(confounders) != n:
         raise InputError(f"confounders has {len(confounders)} rows, expected {n}: one row an image.")
     targets = None if target is None else torch.as_tensor(target).expand(n)
@@ -77,9 +75,7 @@ def saliency_map(
     largest = float(total.max())
     if not np.isfinite(largest) or largest == 0:
         what = "zero everywhere" if largest == 0 else "not finite"
-        raise InputError(
-            f"The gradient is {what}: the score does not depend on the images, or the network is broken."
-        )
+        raise InputError(f"The gradient is {what}: the score does not depend on the images, or the network is broken.")
     return np.asarray((total / largest).numpy())
 
 
@@ -104,13 +100,9 @@ def region_saliency(
     ndimage = need("scipy.ndimage", "imaging", "Smoothing a saliency map")
     values = np.asarray(saliency, np.float64)
     if values.ndim != 3 or not np.isfinite(values).all() or values.min() < 0 or values.max() <= 0:
-        raise InputError(
-            f"saliency must be a finite map (X, Y, Z), from 0, not all 0; got shape {values.shape}."
-        )
+        raise InputError(f"saliency must be a finite map (X, Y, Z), from 0, not all 0; got shape {values.shape}.")
     if not 0 <= threshold < 1:
-        raise SettingError(
-            f"threshold must lie in [0, 1), the map being scaled to at most 1; got {threshold}."
-        )
+        raise SettingError(f"threshold must lie in [0, 1), the map being scaled to at most 1; got {threshold}.")
     at_least(smoothing, 1, "smoothing")
     at_least(top, 1, "top")
     values = values / values.max()
@@ -128,9 +120,7 @@ def region_saliency(
     return Saliency(smooth, affine, found, float(total[0] / total.sum()))
 
 
-def glass_brain(
-    saliency: Saliency, *, atlas: str = "harvard_oxford", title: str | None = None, axes: Any = None
-) -> Any:
+def glass_brain(saliency: Saliency, *, atlas: str = "harvard_oxford", title: str | None = None, axes: Any = None) -> Any:
     """Draw the top regions, each filled with its mean saliency, in a glass brain; returns nilearn's display.
 
     It assumes the atlas that the regions were ranked with. It cannot show depth: every view is a
@@ -141,9 +131,7 @@ def glass_brain(
     regions = load_atlas(atlas)
     unknown = set(saliency.regions) - set(regions.names)
     if unknown or not saliency.regions:
-        raise InputError(
-            f"The regions {sorted(unknown)} are not in the atlas {atlas!r}; give the atlas they are from."
-        )
+        raise InputError(f"The regions {sorted(unknown)} are not in the atlas {atlas!r}; give the atlas they are from.")
     fill = np.zeros(len(regions.names) + 1, np.float32)
     for name, value in saliency.regions.items():
         fill[regions.names.index(name) + 1] = value
@@ -167,18 +155,14 @@ def _targets(scores: Tensor, wanted: Tensor | None) -> Tensor | None:
     if wanted is None:
         return scores.detach().argmax(1)
     if bool(((wanted < 0) | (wanted >= scores.shape[1])).any()):
-        raise InputError(
-            f"target must be a class from 0 to {scores.shape[1] - 1}; got {sorted(set(wanted.tolist()))}."
-        )
+        raise InputError(f"target must be a class from 0 to {scores.shape[1] - 1}; got {sorted(set(wanted.tolist()))}.")
     return wanted.long().to(scores.device)
 
 
 def _on_grid(atlas: Atlas, affine: Floats, shape: tuple[int, ...]) -> NDArray[np.intp]:
     """The atlas's region number at each voxel's centre, (X, Y, Z)."""
     if affine.shape != (4, 4) or not np.isfinite(affine).all():
-        raise InputError(
-            f"affine must be a finite 4 x 4 matrix, nibabel's image.affine; got shape {affine.shape}."
-        )
+        raise InputError(f"affine must be a finite 4 x 4 matrix, nibabel's image.affine; got shape {affine.shape}.")
     to_atlas = np.linalg.inv(atlas.affine) @ affine
     voxels = np.indices(shape).reshape(3, -1)
     places = np.rint(to_atlas[:3, :3] @ voxels + to_atlas[:3, 3:]).astype(np.intp)  # (3, voxels)

@@ -17,9 +17,7 @@ from rmdn.metrics.fairness import ClassRates, rates_of_confusion
 try:
     from torchmetrics import Metric
 except ImportError as error:
-    raise MissingExtraError(
-        f"Streaming metrics need 'torchmetrics': pip install 'rmdn[study]' ({error})."
-    ) from error
+    raise MissingExtraError(f"Streaming metrics need 'torchmetrics': pip install 'rmdn[study]' ({error}).") from error
 
 
 class Collected(Metric):
@@ -55,9 +53,7 @@ class Collected(Metric):
             raise InputError(f"All arguments must have the same number of rows; got {sizes}.")
         layout = [(key, tuple(tensor.shape[1:])) for key, tensor in tensors.items()]
         if self.layout and layout != self.layout:
-            raise InputError(
-                f"This batch has arguments and row shapes {layout}, earlier ones had {self.layout}."
-            )
+            raise InputError(f"This batch has arguments and row shapes {layout}, earlier ones had {self.layout}.")
         self.layout = layout
         flat = [tensor.reshape(len(tensor), int(np.prod(tensor.shape[1:]))) for tensor in tensors.values()]
         self.rows.append(torch.cat([part.detach().to(self.device, _double(self.device)) for part in flat], 1))
@@ -65,22 +61,13 @@ class Collected(Metric):
     def compute(self) -> Any:
         """The measure of all rows of all ranks."""
         if not self.layout or len(self.rows) == 0:
-            raise UsageError(
-                "Nothing was added yet: call update first, on every rank (with no rows, if it has none)."
-            )
-        rows = (
-            torch.cat(self.rows) if isinstance(self.rows, list) else self.rows
-        )  # joined already after a sync
+            raise UsageError("Nothing was added yet: call update first, on every rank (with no rows, if it has none).")
+        rows = torch.cat(self.rows) if isinstance(self.rows, list) else self.rows  # joined already after a sync
         ends = np.cumsum([int(np.prod(shape)) for _, shape in self.layout])
         parts = torch.tensor_split(rows, ends.tolist()[:-1], 1)
-        arguments = {
-            key: part.reshape(len(rows), *shape)
-            for part, (key, shape) in zip(parts, self.layout, strict=True)
-        }
+        arguments = {key: part.reshape(len(rows), *shape) for part, (key, shape) in zip(parts, self.layout, strict=True)}
         places = [value for key, value in arguments.items() if isinstance(key, int)]
-        return self.measure(
-            *places, **{k: v for k, v in arguments.items() if isinstance(k, str)}, **self.options
-        )
+        return self.measure(*places, **{k: v for k, v in arguments.items() if isinstance(k, str)}, **self.options)
 
 
 class DistanceCorrelation(Collected):
@@ -118,9 +105,7 @@ class ClassRatesMetric(Metric):
 
     def update(self, predictions: Any, labels: Any) -> None:
         """Add predicted classes (b,) and labels (b,)."""
-        predicted, truth = (
-            self._classes(v, n) for v, n in ((predictions, "predictions"), (labels, "labels"))
-        )
+        predicted, truth = (self._classes(v, n) for v, n in ((predictions, "predictions"), (labels, "labels")))
         if len(predicted) != len(truth):
             raise InputError(f"predictions has {len(predicted)} rows, labels {len(truth)}.")
         cells = torch.bincount(truth * self.num_classes + predicted, minlength=self.num_classes**2)
@@ -135,9 +120,7 @@ class ClassRatesMetric(Metric):
     def _classes(self, values: Any, name: str) -> Tensor:
         tensor = torch.as_tensor(values, device=self.device)
         if tensor.ndim != 1:
-            raise InputError(
-                f"{name} must be class numbers (b,); got shape {tuple(tensor.shape)}. Use argmax(1)."
-            )
+            raise InputError(f"{name} must be class numbers (b,); got shape {tuple(tensor.shape)}. Use argmax(1).")
         whole = tensor.long()
         if bool((whole != tensor).any()) or bool(((whole < 0) | (whole >= self.num_classes)).any()):
             raise InputError(f"{name} must be whole numbers from 0 to {self.num_classes - 1}.")
@@ -161,9 +144,7 @@ class TransferMatrix(Metric):
         super().__init__()
         self.stages = at_least(stages, 1, "stages")
         for name in ("sums", "counts"):
-            self.add_state(
-                name, torch.zeros(stages, stages, dtype=_double(self.device)), dist_reduce_fx="sum"
-            )
+            self.add_state(name, torch.zeros(stages, stages, dtype=_double(self.device)), dist_reduce_fx="sum")
 
     def update(self, after: int, on: int, scores: Any) -> None:
         """Add scores (b,) on the test set of stage `on` after training on stage `after`, both from 0."""
@@ -187,9 +168,7 @@ def _numeric(value: Any, key: str | int) -> Tensor:
     try:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"Argument {key!r} must be numbers (levels as codes); got {type(value).__name__}."
-        ) from error
+        raise InputError(f"Argument {key!r} must be numbers (levels as codes); got {type(value).__name__}.") from error
     if tensor.ndim == 0:
         raise InputError(f"Argument {key!r} must have one row a sample; options go to the constructor.")
     return tensor

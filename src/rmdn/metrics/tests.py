@@ -61,9 +61,7 @@ def anova_tukey(scores: Mapping[str, Any], confidence: float = 0.95) -> Comparis
     pairs = [(first, second) for i, first in enumerate(names) for second in names[i + 1 :]]
     if all(np.ptp(group) == 0 for group in groups):
         nothing = Interval(float("nan"), float("nan"), float("nan"))
-        return Comparison(
-            float("nan"), float("nan"), dict.fromkeys(pairs, float("nan")), dict.fromkeys(pairs, nothing)
-        )
+        return Comparison(float("nan"), float("nan"), dict.fromkeys(pairs, float("nan")), dict.fromkeys(pairs, nothing))
     overall, tukey = stats.f_oneway(*groups), stats.tukey_hsd(*groups)
     ends = tukey.confidence_interval(level(confidence))
     place = {name: i for i, name in enumerate(names)}
@@ -148,9 +146,7 @@ def _checked(scores: Mapping[str, Any]) -> tuple[list[str], list[Floats]]:
         raise InputError(f"A comparison needs at least two methods; got {names}.")
     short = [name for name, group in zip(names, groups, strict=True) if len(group) < 2]
     if short:
-        raise InputError(
-            f"Every method needs at least two runs; {short} have fewer. Run more seeds or leave them out."
-        )
+        raise InputError(f"Every method needs at least two runs; {short} have fewer. Run more seeds or leave them out.")
     return names, groups
 
 

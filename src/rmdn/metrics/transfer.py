@@ -101,9 +101,7 @@ def transfer_intervals(
         return found if aim is None else np.concatenate([found, np.stack(_distances(R, aim), -1)], -1)
 
     values = measures(np.ones((1, counts.shape[1])))[0]
-    draws = np.concatenate(
-        [measures(weights) for weights in bootstrap_weights(counts.shape[1], resamples, seed)]
-    )
+    draws = np.concatenate([measures(weights) for weights in bootstrap_weights(counts.shape[1], resamples, seed)])
     names = Transfer._fields + (() if aim is None else TransferDistances._fields)
     return {name: percentile_interval(values[k], draws[:, k], confidence) for k, name in enumerate(names)}
 
@@ -113,9 +111,7 @@ def _sums_by_unit(scores: Sequence[Sequence[Any]], units: Sequence[Any] | None) 
     stages = len(scores)
     sizes = [next((len(row[j]) for row in scores if row[j] is not None), 0) for j in range(stages)]
     if not all(sizes):
-        raise InputError(
-            f"Test sets of stages {[j for j, size in enumerate(sizes) if not size]} (from 0) have no scores."
-        )
+        raise InputError(f"Test sets of stages {[j for j, size in enumerate(sizes) if not size]} (from 0) have no scores.")
     if units is None:
         codes = np.arange(sum(sizes))
     elif len(units) != stages or [len(part) for part in units] != sizes:
@@ -131,13 +127,9 @@ def _sums_by_unit(scores: Sequence[Sequence[Any]], units: Sequence[Any] | None) 
                 continue
             values = _floats(column).reshape(-1)
             if not np.isfinite(values).all():
-                raise InputError(
-                    f"scores[{i}][{j}] has NaN or infinite entries. Drop these rows for every stage i."
-                )
+                raise InputError(f"scores[{i}][{j}] has NaN or infinite entries. Drop these rows for every stage i.")
             if len(values) != sizes[j]:
-                raise InputError(
-                    f"scores[{i}][{j}] has {len(values)} rows, expected {sizes[j]} as elsewhere."
-                )
+                raise InputError(f"scores[{i}][{j}] has {len(values)} rows, expected {sizes[j]} as elsewhere.")
             sums[i, j] = np.bincount(parts[j], values, U)
     return sums, np.stack([np.bincount(part, minlength=U).astype(np.float64) for part in parts])
 
@@ -175,9 +167,7 @@ def _floats(values: Any) -> Floats:
 def _square(R: Any) -> Floats:
     matrix = _floats(R)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
-        raise InputError(
-            f"R must be S x S, R[i, j] the score on stage j after stage i; got shape {matrix.shape}."
-        )
+        raise InputError(f"R must be S x S, R[i, j] the score on stage j after stage i; got shape {matrix.shape}.")
     return matrix
 
 
@@ -186,7 +176,5 @@ def _per_stage(values: Any, name: str, stages: int) -> Floats:
     if each.ndim == 0:
         return np.full(stages, float(each))
     if each.shape != (stages,):
-        raise InputError(
-            f"{name} must be one number, or one for each of the {stages} stages; got shape {each.shape}."
-        )
+        raise InputError(f"{name} must be one number, or one for each of the {stages} stages; got shape {each.shape}.")
     return each

@@ -51,10 +51,7 @@ def variance_shares(
     n = prediction.n
     parts = [
         prediction.numbers(),
-        *(
-            standardized(Variable(v, name, n).curves())
-            for v, name in ((labels, "labels"), (confounders, "confounders"))
-        ),
+        *(standardized(Variable(v, name, n).curves()) for v, name in ((labels, "labels"), (confounders, "confounders"))),
     ]
     sizes = [part.shape[1] for part in parts]
     rows = np.concatenate([np.ones((n, 1)), *parts], 1)  # (n, 1 + k)
@@ -65,9 +62,7 @@ def variance_shares(
         moments = [(rows * weight[unit, None]).T @ rows for weight in weights]
         draws.append(shares_of_moments(np.stack(moments), sizes))
     drawn = np.concatenate(draws)
-    return VarianceShares(
-        *(percentile_interval(v, d, confidence) for v, d in zip(value, drawn.T, strict=True))
-    )
+    return VarianceShares(*(percentile_interval(v, d, confidence) for v, d in zip(value, drawn.T, strict=True)))
 
 
 def shares_of_moments(moments: Floats, sizes: list[int]) -> Floats:
@@ -85,9 +80,7 @@ def shares_of_moments(moments: Floats, sizes: list[int]) -> Floats:
 
     whole = np.arange(d, d + label + confounder)
     with np.errstate(invalid="ignore", divide="ignore"):
-        full, by_label, by_confounder = (
-            explained(columns) / total for columns in (whole, whole[:label], whole[label:])
-        )
+        full, by_label, by_confounder = (explained(columns) / total for columns in (whole, whole[:label], whole[label:]))
     return np.stack([full - by_confounder, full - by_label, by_label + by_confounder - full, 1 - full], 1)
 
 

@@ -51,9 +51,7 @@ class EWC(Wrapper):
     ) -> None:
         super().__init__(base)
         if fisher not in ("true", "empirical") or mode not in ("stage", "online"):
-            raise SettingError(
-                f"fisher={fisher!r}, mode={mode!r}: give 'true' or 'empirical', and 'stage' or 'online'."
-            )
+            raise SettingError(f"fisher={fisher!r}, mode={mode!r}: give 'true' or 'empirical', and 'stage' or 'online'.")
         if strength < 0 or not 0 <= decay <= 1 or (samples is not None and samples < 1):
             raise SettingError(
                 f"strength={strength}, decay={decay}, samples={samples} do not fit; give 0 or more, 0 to 1, and 1 or "

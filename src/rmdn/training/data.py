@@ -85,9 +85,7 @@ def mixed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
-def epoch_batches(
-    rows: int, settings: Settings, stage: int, epoch: int, rank: int = 0, world: int = 1
-) -> Sequence[Tensor]:
+def epoch_batches(rows: int, settings: Settings, stage: int, epoch: int, rank: int = 0, world: int = 1) -> Sequence[Tensor]:
     """The rows of each batch of an epoch (this rank's share): one permutation, cut into batches."""
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(mixed(settings.seed, stage, epoch)))
     batches = order.split(settings.batch_size)

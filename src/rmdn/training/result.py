@@ -86,9 +86,7 @@ class Result:
                 tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
         except (OSError, ValueError) as error:
             raise InputError(f"{folder} holds no readable result.json and result.npz: {error}") from error
-        plain["R"] = torch.tensor(
-            [[np.nan if a is None else a for a in row] for row in plain["R"]], dtype=torch.float64
-        )
+        plain["R"] = torch.tensor([[np.nan if a is None else a for a in row] for row in plain["R"]], dtype=torch.float64)
         kept: dict[str, dict[tuple[int, int], Tensor]] = {"logits": {}, "features": {}}
         for name, tensor in tensors.items():
             kind, i, j = name.split("_")

@@ -41,9 +41,7 @@ MEAN_SCORE = 1.76
 def simulate_abcd(folder: str | Path, n: int = 200, seed: int = 0, resolution: int = 3) -> None:
     """Write `n` children: ABCD's three tables and a T1-weighted NIfTI each (`resolution` in millimetres)."""
     if n < 20:
-        raise SettingError(
-            f"n={n}: take 20 children at least, for the tables' distributions to mean anything."
-        )
+        raise SettingError(f"n={n}: take 20 children at least, for the tables' distributions to mean anything.")
     rng = np.random.default_rng(seed)
     children = _children(n, rng)
     brains = Brains(resolution)

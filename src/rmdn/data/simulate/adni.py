@@ -64,17 +64,13 @@ def effects_of(scan: Mapping[str, Any]) -> Effects:
     darker = ill * e["hippocampus darker with severity"] + decades * e["hippocampus darker per ten years"]
     larger = ill * e["ventricles larger with severity"] + decades * e["ventricles larger per ten years"]
     insula = e["insula lighter in men"] * (0.5 if scan["sex"] == "M" else -0.5)
-    return Effects(
-        {"hippocampus": -smaller, "ventricles": larger}, {"hippocampus": -darker, "insula": insula}
-    )
+    return Effects({"hippocampus": -smaller, "ventricles": larger}, {"hippocampus": -darker, "insula": insula})
 
 
 def _scans(n: int, rng: np.random.Generator) -> Any:
     pandas = need("pandas", "study")
     shares = {
-        f"{group},{sex},{k}": float(count)
-        for (group, sex), counts in IMAGES.items()
-        for k, count in enumerate(counts)
+        f"{group},{sex},{k}": float(count) for (group, sex), counts in IMAGES.items() for k, count in enumerate(counts)
     }
     cells = [cell.split(",") for cell in dealt(n, shares, rng)]
     scans = pandas.DataFrame(cells, columns=["group", "sex", "bin"])

@@ -48,23 +48,17 @@ class Brains:
     def draw(self, effects: Effects, person: np.random.Generator, scan: np.random.Generator) -> np.ndarray:
         """(x, y, z) int16, zero outside the brain. `person` gives anatomy, `scan` noise and shading."""
         ndimage = need("scipy.ndimage", "study")
-        source = self.places / person.normal(1.0, 0.02, size=3).astype(np.float32) + _smooth(
-            person, self.places.shape, 1.5
-        )
+        source = self.places / person.normal(1.0, 0.02, size=3).astype(np.float32) + _smooth(person, self.places.shape, 1.5)
         for name, amount in effects.grow.items():
             for center, bump in zip(REGIONS[name][0], self.bumps[name], strict=True):
-                source = source - (amount * bump)[..., None] * (
-                    self.places - np.array(center, dtype=np.float32)
-                )
+                source = source - (amount * bump)[..., None] * (self.places - np.array(center, dtype=np.float32))
         to_voxels = np.linalg.inv(self.affine).astype(np.float32)
         voxels = source @ to_voxels[:3, :3].T + to_voxels[:3, 3]
         brain = ndimage.map_coordinates(self.template, np.moveaxis(voxels, -1, 0), order=1, cval=0.0)
         shade = 1 + _smooth(scan, (*brain.shape, 1), 0.03)[..., 0]
         for name, amount in effects.light.items():
             shade = shade + amount * np.max(self.bumps[name], axis=0)
-        noisy = brain * shade * scan.normal(1.0, 0.05) + 0.015 * scan.standard_normal(
-            brain.shape, dtype=np.float32
-        )
+        noisy = brain * shade * scan.normal(1.0, 0.05) + 0.015 * scan.standard_normal(brain.shape, dtype=np.float32)
         return np.where(brain > 0.05, np.clip(noisy, 0.01, 2) * 1000, 0).astype(np.int16)
 
     def save(self, volume: np.ndarray, path: Path) -> None:
@@ -78,9 +72,7 @@ class Brains:
     def _bumps(self, name: str) -> np.ndarray:
         centers, width = REGIONS[name]
         distances = [((self.places - np.array(center)) ** 2).sum(axis=-1) for center in centers]
-        return np.stack([np.exp(-d / (2 * width**2)) for d in distances]).astype(
-            np.float32
-        )  # (centres, x, y, z)
+        return np.stack([np.exp(-d / (2 * width**2)) for d in distances]).astype(np.float32)  # (centres, x, y, z)
 
 
 @lru_cache(maxsize=2)

@@ -16,9 +16,7 @@ def dealt(n: int, shares: Mapping[str, float], rng: np.random.Generator) -> np.n
     return np.asarray(rng.permutation(np.repeat(np.array(list(shares)), counts)))
 
 
-def whole_numbers(
-    n: int, mean: float, deviation: float, values: Sequence[int], rng: np.random.Generator
-) -> np.ndarray:
+def whole_numbers(n: int, mean: float, deviation: float, values: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     """(n,) of these whole numbers, with this mean and deviation, by the most even such distribution."""
     shares = maximum_entropy(mean, deviation, values)
     return dealt(n, dict(zip(map(str, values), shares, strict=True)), rng).astype(np.int64)
@@ -40,9 +38,7 @@ def maximum_entropy(mean: float, deviation: float, values: Sequence[int]) -> np.
     return shares
 
 
-def ages(
-    n: int, mean: float, deviation: float, low: float, high: float, rng: np.random.Generator
-) -> np.ndarray:
+def ages(n: int, mean: float, deviation: float, low: float, high: float, rng: np.random.Generator) -> np.ndarray:
     """(n,) normal ages kept within bounds; n evenly spaced quantiles in random order, so the mean is met."""
     normal = need("scipy.stats", "study").norm
     places = (rng.permutation(n) + rng.random(n)) / max(n, 1)

@@ -55,9 +55,7 @@ EFFECTS = {
 }
 
 
-def simulate_ham10000(
-    folder: str | Path, n: int = 500, seed: int = 0, size: tuple[int, int] = (300, 225)
-) -> None:
+def simulate_ham10000(folder: str | Path, n: int = 500, seed: int = 0, size: tuple[int, int] = (300, 225)) -> None:
     """Write `n` images (`size`: width, height) in HAM10000's two folders, and its table of metadata."""
     if n < 100:
         raise SettingError(f"n={n}: take 100 images at least, so that the rare diagnoses occur.")

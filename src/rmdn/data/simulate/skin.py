@@ -28,9 +28,7 @@ class Look:
 
 LOOKS = {
     "nv": Look((0.45, 0.28, 0.20), (0.63, 0.43, 0.33), 0.50, 0.05, 0.10, 0.05, network=0.10),
-    "mel": Look(
-        (0.22, 0.17, 0.19), (0.45, 0.28, 0.22), 0.70, 0.22, 0.06, 0.26, network=0.08, dots=(0.16, 0.15, 0.2)
-    ),
+    "mel": Look((0.22, 0.17, 0.19), (0.45, 0.28, 0.22), 0.70, 0.22, 0.06, 0.26, network=0.08, dots=(0.16, 0.15, 0.2)),
     "bkl": Look((0.55, 0.41, 0.28), (0.50, 0.36, 0.26), 0.60, 0.10, 0.02, 0.12, dots=(0.86, 0.76, 0.60)),
     "bcc": Look(
         (0.82, 0.56, 0.54),
@@ -80,9 +78,7 @@ def _skin(age: float, shape: tuple[int, int], rng: np.random.Generator) -> np.nd
     return np.asarray(base + blotches - furrows)
 
 
-def _lesion(
-    look: Look, skin: np.ndarray, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _lesion(look: Look, skin: np.ndarray, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     shape = x.shape
     angle, radius = np.arctan2(y, x * rng.uniform(0.75, 1.0)), np.hypot(x * rng.uniform(0.75, 1.0), y)
     border = look.size * rng.uniform(0.8, 1.2) * (1 + _wave(angle, look.ragged, rng))
