@@ -61,9 +61,14 @@ class StageData:
     steps: int  # how many times `step` will be called in this stage
     raw: Callable[[], Iterator[Batch]]  # batches before `prepare`
     prepare: Callable[[Batch], Batch] = lambda batch: batch
+    raw_held_out: Callable[[], Iterator[Batch]] = lambda: iter(())  # rows that no step sees (`Settings.holdout`)
 
     def __iter__(self) -> Iterator[Batch]:
         return map(self.prepare, self.raw())
+
+    def held_out(self) -> Iterator[Batch]:
+        """The rows held out of the stage's training, in the same order each time, on every rank alike."""
+        return map(self.prepare, self.raw_held_out())
 
 
 class Strategy:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rmdn.errors import SettingError
 from rmdn.strategies.base import Strategy, Wrapper
-from rmdn.training.data import Source, mixed
+from rmdn.training.data import mixed
 from rmdn.training.result import Result
 from rmdn.training.settings import Settings
 
@@ -70,7 +70,7 @@ class Checkpoints:
     folder: Path | None
     minutes: float
     settings: Settings
-    trains: list[Source]
+    rows: list[int]  # of each stage's training data
     fabric: Fabric
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class Checkpoints:
         return {
             "settings": asdict(self.settings),
             "strategy": describe(strategy),
-            "rows": [source.rows for source in self.trains],
+            "rows": self.rows,
         }
 
     def _check_identity(self, saved: dict[str, Any], now: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ class StageLike(Protocol):
 
     @property
     def test(self) -> Any:
-        """A `Split`."""
+        """A `Split`. A stage may also have `more_tests`, further test sets by name."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Source:
     def sample(self) -> Batch:
         """The first few rows, to show the shapes."""
         return next(self.in_order(4))
+
+    def part(self, rows: Tensor) -> Source:
+        """Some of the rows, as a source of their own."""
+        return Source(len(rows), lambda batches: self.fetch([rows[batch] for batch in batches]))
 
     def in_order(self, batch_size: int, rank: int = 0, world: int = 1) -> Iterator[Batch]:
         """All rows once, in their order; of several ranks, each has its own part (parts may be unequal)."""

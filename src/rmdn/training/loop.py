@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rmdn.errors import TrainingError
 from rmdn.strategies.base import Strategy, predicted
@@ -18,7 +18,16 @@ from rmdn.strategies.plain import Plain
 from rmdn.training.checkpoint import Checkpoints, Position, Run
 from rmdn.training.data import Source, StageLike, epoch_batches
 from rmdn.training.evaluate import evaluate
-from rmdn.training.opening import check_fabric, one_device, open_stages, own_randomness, recalibrate, shown, stage_data
+from rmdn.training.opening import (
+    OpenStage,
+    check_fabric,
+    one_device,
+    open_stages,
+    own_randomness,
+    recalibrate,
+    shown,
+    stage_data,
+)
 from rmdn.training.progress import Bars
 from rmdn.training.result import Epoch, Result
 from rmdn.training.settings import Settings
@@ -48,7 +57,8 @@ def train(
     Args:
         network: plain (called with images) or deconfounded; it is trained in place.
         stages: each with `.train` and `.test`: tensors (images, confounders, labels), samples with `.tensors()`, or a
-            map-style Dataset of (image, confounder, label).
+            map-style Dataset of (image, confounder, label). A stage may have `.name`, and in `.more_tests` further test
+            sets by name, whose accuracies go into `Result.more`.
         strategy: how to learn; plain training by default.
         settings: how long, how fast, how random; the paper's by default.
         fabric: a launched Fabric for several devices or nodes; by default one device, a GPU if there is one.
@@ -62,17 +72,19 @@ def train(
     strategy, settings = strategy or Plain(), settings or Settings()
     fabric = fabric or one_device(settings)
     check_fabric(fabric, settings)
-    trains, tests, names = open_stages(stages, fabric, settings)
-    checkpoints = Checkpoints(Path(folder) if folder else None, checkpoint_minutes, settings, trains, fabric)
+    opened = open_stages(stages, fabric, settings)
+    rows = [stage.train.rows for stage in opened]
+    checkpoints = Checkpoints(Path(folder) if folder else None, checkpoint_minutes, settings, rows, fabric)
     wrapped = fabric.setup_module(network)
     with own_randomness(fabric, settings.seed), Bars(len(stages), shown(fabric, progress)) as bars:
-        strategy.setup(network, fabric, trains[0].sample())
+        strategy.setup(network, fabric, opened[0].train.sample())
         optimizer = settings.build_optimizer(network)
-        run = Run(network, strategy, optimizer, Position.start(fabric.device), Result.empty(names))
+        result = Result.empty([stage.name for stage in opened])
+        run = Run(network, strategy, optimizer, Position.start(fabric.device), result)
         checkpoints.load(run)
         while run.position.stage < len(stages):
-            train_stage(run, wrapped, trains[run.position.stage], settings, fabric, checkpoints, bars, on_epoch)
-            evaluate_stage(run, tests, settings, fabric, keep_logits, features)
+            train_stage(run, wrapped, opened[run.position.stage], settings, fabric, checkpoints, bars, on_epoch)
+            evaluate_stage(run, opened, settings, fabric, keep_logits, features)
             run.position.next_stage()
             checkpoints.save(run)
         bars.finish()
@@ -82,7 +94,7 @@ def train(
 def train_stage(
     run: Run,
     network: nn.Module,
-    source: Source,
+    opened: OpenStage,
     settings: Settings,
     fabric: Fabric,
     checkpoints: Checkpoints,
@@ -90,9 +102,9 @@ def train_stage(
     on_epoch: OnEpoch | None,
 ) -> None:
     """The epochs of one stage, from wherever the run stands in it. `network` is `run.network` in Fabric's wrapper."""
-    at, strategy = run.position, run.strategy
+    at, strategy, source = run.position, run.strategy, opened.train
     epochs = strategy.epochs(at.stage, settings.epochs)
-    data = stage_data(source, at.stage, epochs, strategy, settings, fabric)
+    data = stage_data(opened, at.stage, epochs, strategy, settings, fabric)
     if not at.begun:
         strategy.begin_stage(run.network, data)
         if settings.schedule_scope == "stage":
@@ -146,17 +158,21 @@ def close_epoch(run: Run, lr: float, seconds: float, fabric: Fabric) -> Epoch:
 
 
 def evaluate_stage(
-    run: Run, tests: Sequence[Source], settings: Settings, fabric: Fabric, keep_logits: bool, features: str | None
+    run: Run, opened: Sequence[OpenStage], settings: Settings, fabric: Fabric, keep_logits: bool, features: str | None
 ) -> None:
-    """Row `stage` of R: the accuracy on every stage's test set."""
+    """Row `stage` of R: the accuracy on every stage's test set; and of the same for further test sets."""
     clock, i, result = time.perf_counter(), run.position.stage, run.result
-    for j, source in enumerate(tests):
-        logits, labels, seen = evaluate(
-            run.network, run.strategy, source, fabric, settings.eval_batch_size, features=features
-        )
-        result.R[i, j] = (predicted(logits) == labels).double().mean()
+
+    def accuracy_of(source: Source, features: str | None = None) -> tuple[float, Tensor, Tensor | None]:
+        logits, labels, seen = evaluate(run.network, run.strategy, source, fabric, settings.eval_batch_size, features)
+        return float((predicted(logits) == labels).double().mean()), logits, seen
+
+    for j, stage in enumerate(opened):
+        result.R[i, j], logits, seen = accuracy_of(stage.test, features)
         if keep_logits:
             result.logits[i, j] = logits.cpu()
         if seen is not None:
             result.features[i, j] = seen.cpu()
+        for name, source in stage.more_tests.items():
+            result.more.setdefault(name, torch.full_like(result.R, torch.nan))[i, j] = accuracy_of(source)[0]
     result.seconds += time.perf_counter() - clock

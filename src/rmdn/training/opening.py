@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -45,36 +45,63 @@ def check_fabric(fabric: Fabric, settings: Settings) -> None:
         )
 
 
-def open_stages(
-    stages: Sequence[StageLike], fabric: Fabric, settings: Settings
-) -> tuple[list[Source], list[Source], list[str]]:
-    """Every stage's training and test data, checked, and the stages' names."""
+@dataclass(frozen=True)
+class OpenStage:
+    """A stage whose data are checked and ready to be read."""
+
+    name: str
+    train: Source
+    held_out: Source
+    test: Source
+    more_tests: dict[str, Source]
+
+
+def open_stages(stages: Sequence[StageLike], fabric: Fabric, settings: Settings) -> list[OpenStage]:
+    """Every stage's data, checked before any training."""
     if not len(stages):
         raise InputError("There are no stages; give at least one with .train and .test.")
-    trains, tests, names = [], [], []
+    opened = []
     for i, stage in enumerate(stages):
-        names.append(str(getattr(stage, "name", f"stage {i + 1}")))
-        trains.append(open_split(stage.train, i, fabric, settings.workers, f"training data of {names[-1]}"))
-        tests.append(open_split(stage.test, i, fabric, settings.workers, f"test data of {names[-1]}"))
-        if not len(epoch_batches(trains[-1].rows, settings, i, 0, 0, fabric.world_size)):
+        name = str(getattr(stage, "name", f"stage {i + 1}"))
+        more = getattr(stage, "more_tests", {})
+
+        def source(split: Any, what: str, i: int = i, name: str = name) -> Source:
+            return open_split(split, i, fabric, settings.workers, f"{what} of {name}")
+
+        train, held_out = set_apart(source(stage.train, "training data"), i, settings)
+        if not len(epoch_batches(train.rows, settings, i, 0, 0, fabric.world_size)):
             raise SettingError(
-                f"{names[-1]} has {trains[-1].rows} training rows, which fill no batch of {settings.batch_size} on "
+                f"{name} has {train.rows} training rows, which fill no batch of {settings.batch_size} on "
                 f"{fabric.world_size} ranks; give a smaller batch_size or drop_last=False."
             )
-    return trains, tests, names
+        tests = {key: source(split, f"test data {key!r}") for key, split in more.items()}
+        opened.append(OpenStage(name, train, held_out, source(stage.test, "test data"), tests))
+    return opened
+
+
+def set_apart(source: Source, stage: int, settings: Settings) -> tuple[Source, Source]:
+    """The rows to train on and those held out: the same ones in every life of a run, and on every rank."""
+    held = round(settings.holdout * source.rows)
+    if settings.holdout == 0:
+        return source, source.part(torch.arange(0))
+    random = torch.Generator().manual_seed(mixed(settings.seed, stage))
+    held_out, train = torch.randperm(source.rows, generator=random).split([held, source.rows - held])
+    return source.part(train.sort().values), source.part(held_out.sort().values)
 
 
 def stage_data(
-    source: Source, stage: int, epochs: int, strategy: Strategy, settings: Settings, fabric: Fabric
+    opened: OpenStage, stage: int, epochs: int, strategy: Strategy, settings: Settings, fabric: Fabric
 ) -> StageData:
     """A stage's training data as strategies see them."""
-    per_epoch = len(epoch_batches(source.rows, settings, stage, 0, fabric.global_rank, fabric.world_size))
+    rows = opened.train.rows
+    per_epoch = len(epoch_batches(rows, settings, stage, 0, fabric.global_rank, fabric.world_size))
     return StageData(
         stage=stage,
-        rows=source.rows,
+        rows=rows,
         steps=epochs * per_epoch,
-        raw=lambda: source.in_order(settings.eval_batch_size),
+        raw=lambda: opened.train.in_order(settings.eval_batch_size),
         prepare=strategy.prepare,
+        raw_held_out=lambda: opened.held_out.in_order(settings.eval_batch_size),
     )
 
 

@@ -35,6 +35,7 @@ class Result:
     names: list[str]
     R: Tensor  # (S, S) float64
     history: list[Epoch] = field(default_factory=list)
+    more: dict[str, Tensor] = field(default_factory=dict)  # the same as R, on further test sets by name
     logits: dict[tuple[int, int], Tensor] = field(default_factory=dict)  # (i, j) -> (N_j, K), on request
     features: dict[tuple[int, int], Tensor] = field(default_factory=dict)  # (i, j) -> (N_j, ...), on request
     seconds: float = 0.0  # of training and evaluation, over all resumptions
@@ -50,6 +51,7 @@ class Result:
             "names": self.names,
             "R": self.R,
             "history": [asdict(epoch) for epoch in self.history],
+            "more": self.more,
             "logits": self.logits,
             "features": self.features,
             "seconds": self.seconds,
@@ -58,7 +60,8 @@ class Result:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Result:
         """The result that `state_dict` described."""
-        return cls(**{**state, "R": state["R"].cpu(), "history": [Epoch(**epoch) for epoch in state["history"]]})
+        matrices = {"R": state["R"].cpu(), "more": {name: R.cpu() for name, R in state["more"].items()}}
+        return cls(**{**state, **matrices, "history": [Epoch(**epoch) for epoch in state["history"]]})
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write result.json (R, history) and, where asked for in training, result.npz (logits, features)."""
@@ -70,8 +73,8 @@ class Result:
             for (i, j), tensor in tensors.items()
         }
         write_atomically(folder / "result.npz", lambda file: np.savez_compressed(file, **arrays))  # type: ignore[arg-type]
-        accuracies = [[None if np.isnan(a) else a for a in row] for row in self.R.tolist()]
-        plain = {**self.state_dict(), "R": accuracies}
+        more = {name: listed(R) for name, R in self.more.items()}
+        plain = {**self.state_dict(), "R": listed(self.R), "more": more}
         del plain["logits"], plain["features"]
         text = json.dumps(plain, indent=1)
         write_atomically(folder / "result.json", lambda file: file.write(text.encode()))
@@ -86,12 +89,23 @@ class Result:
                 tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
         except (OSError, ValueError) as error:
             raise InputError(f"{folder} holds no readable result.json and result.npz: {error}") from error
-        plain["R"] = torch.tensor([[np.nan if a is None else a for a in row] for row in plain["R"]], dtype=torch.float64)
+        plain["R"] = matrix(plain["R"])
+        plain["more"] = {name: matrix(rows) for name, rows in plain["more"].items()}
         kept: dict[str, dict[tuple[int, int], Tensor]] = {"logits": {}, "features": {}}
         for name, tensor in tensors.items():
             kind, i, j = name.split("_")
             kept[kind][int(i), int(j)] = tensor
         return cls.from_state({**plain, **kept})
+
+
+def listed(R: Tensor) -> list[list[float | None]]:
+    """A matrix of accuracies as JSON knows it: what was not reached is null."""
+    return [[None if np.isnan(a) else a for a in row] for row in R.tolist()]
+
+
+def matrix(rows: list[list[float | None]]) -> Tensor:
+    """The matrix that `listed` wrote down."""
+    return torch.tensor([[np.nan if a is None else a for a in row] for row in rows], dtype=torch.float64)
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:

@@ -33,6 +33,8 @@ class Settings:
         seed: of the order of the rows and of everything random in training; the network's weights come as they are.
         recalibration: when the layers of a deconfounded network get coefficients exact for the weights as they are:
             "never", "stage" (at each stage's end) or a number n (every n epochs, and at each stage's end).
+        holdout: the share of each stage's training rows that no step and no recalibration sees, for strategies that judge
+            what a stage has brought (`Gate`).
         fused: one kernel for a whole optimizer step.
         drop_last: leave out an epoch's last rows where they do not fill a batch. With several ranks, rows that cannot
             be shared evenly are left out of an epoch in any case, so that each row counts the same.
@@ -53,6 +55,7 @@ class Settings:
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     seed: int = 0
     recalibration: Literal["never", "stage"] | int = "never"
+    holdout: float = 0.0
     fused: bool = True
     drop_last: bool = False
     eval_batch_size: int = 256
@@ -69,6 +72,7 @@ class Settings:
             self._check(name, getattr(self, name) >= 0, "0 or more")
         for name in ("lr", "decay"):
             self._check(name, 0 < getattr(self, name) < math.inf, "a positive number")
+        self._check("holdout", 0 <= self.holdout < 1, "a share of the rows, 0 or more and less than 1")
         if isinstance(self.recalibration, int):
             self._check("recalibration", self.recalibration >= 1, "'never', 'stage' or a number of epochs, 1 or more")
         else:
