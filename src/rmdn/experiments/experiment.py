@@ -1,0 +1,71 @@
+"""What an experiment is: the runs it needs, and the section of the report that it makes of them.
+
+An experiment of your own is a file that calls `register(Experiment(...))`, given to `rmdn reproduce --plugin FILE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rmdn.errors import SettingError
+from rmdn.experiments.run import Run
+from rmdn.experiments.store import Record
+from rmdn.report import Section
+
+Scale = Literal["quick", "paper"]
+Find = Callable[[Run], Record | None]  # a run's record, where there is one
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a user asks of all experiments alike."""
+
+    scale: Scale = "quick"
+    seeds: int | None = None  # None: each experiment's own number
+    methods: Sequence[str] = ()  # only these; none: all
+
+    def runs_of(self, *, paper: int, quick: int = 1) -> range:
+        """The seeds of an experiment that has so many at each scale."""
+        count = self.seeds if self.seeds is not None else paper if self.scale == "paper" else quick
+        if count < 1:
+            raise SettingError(f"seeds={count} leaves nothing to run; give 1 or more.")
+        return range(count)
+
+    def at_scale(self, paper: Mapping[str, Any], quick: Mapping[str, Any]) -> dict[str, Any]:
+        """The paper's settings, at the quick scale with some of them changed."""
+        return {**paper, **(quick if self.scale == "quick" else {})}
+
+    def chosen(self, methods: Sequence[str]) -> list[str]:
+        """Those of an experiment's methods that were asked for."""
+        return [name for name in methods if not self.methods or name in self.methods]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper, or one beyond it."""
+
+    key: str  # its name on the command line: "table1"
+    title: str
+    minutes: Mapping[Scale, float]  # about how long it takes on two cores, with its own number of seeds
+    runs: Callable[[Plan], list[Run]]
+    section: Callable[[Plan, Find], Section]
+    needs: str = ""  # data or extras beyond [study]
+
+
+EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def register(experiment: Experiment) -> Experiment:
+    """Make an experiment known to `rmdn reproduce`."""
+    EXPERIMENTS[experiment.key] = experiment
+    return experiment
+
+
+def chosen(names: Sequence[str]) -> list[Experiment]:
+    """The experiments of these names; "all" is all."""
+    unknown = [name for name in names if name not in EXPERIMENTS and name != "all"]
+    if unknown:
+        raise SettingError(f"There is no experiment {', '.join(unknown)}; there are {', '.join(EXPERIMENTS)}, and all.")
+    return [one for key, one in EXPERIMENTS.items() if key in names or "all" in names]

@@ -1,0 +1,140 @@
+"""The methods that the experiments compare, by name: a network goes in, a network and a strategy come out.
+
+A method of your own is a function here, or in a file given to `rmdn reproduce --plugin FILE`:
+
+    @method("Mine", code=("my.module",))
+    def mine(network: nn.Module, problem: Problem, *, option: float = 1.0) -> Prepared: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+import rmdn
+from rmdn.errors import SettingError
+from rmdn.experiments.problems import Problem
+from rmdn.models.vit import ViT2d, ViT3d
+from rmdn.strategies import EWC, Gate, Hinges, LwF, PackNet, Plain, Strategy
+
+Prepared = tuple[nn.Module, Strategy]
+At = str | Sequence[str] | None
+_RMDN = ("rmdn.layers.rmdn", "rmdn.layers.base", "rmdn.recursion")
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a network is prepared and trained."""
+
+    build: Callable[..., Prepared]
+    code: tuple[str, ...]  # the modules that determine what it learns
+    settings: Mapping[str, Any] = field(default_factory=dict)  # where it departs from an experiment's
+
+
+METHODS: dict[str, Method] = {}
+
+
+def method(
+    name: str, code: Sequence[str] = (), settings: Mapping[str, Any] | None = None
+) -> Callable[[Callable[..., Prepared]], Callable[..., Prepared]]:
+    """Register a method; a change in the modules `code` makes its runs run anew."""
+
+    def register(build: Callable[..., Prepared]) -> Callable[..., Prepared]:
+        METHODS[name] = Method(build, tuple(code), dict(settings or {}))
+        return build
+
+    return register
+
+
+def named(name: str) -> Method:
+    """The method of that name."""
+    if name not in METHODS:
+        raise SettingError(f"There is no method {name!r}; there are {', '.join(METHODS)}.")
+    return METHODS[name]
+
+
+def places(network: nn.Module, at: At = None) -> Sequence[str]:
+    """Where confounder layers go: by default after every convolution and the pre-logits layer, as in the paper.
+
+    In a ViT "A", "B" and "C" are the paper's variants, "C" (the pre-logits layer alone) the default.
+    """
+    if isinstance(network, ViT2d | ViT3d):
+        return rmdn.vit_places(network, at or "C") if at is None or isinstance(at, str) else at
+    if at is not None:
+        return [at] if isinstance(at, str) else at
+    convolutions = [name for name, part in network.named_modules() if isinstance(part, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
+    return [*convolutions, str(network.pre_logits_name)]
+
+
+def deconfounded(network: nn.Module, problem: Problem, at: At = None, columns: int = 0, **options: Any) -> nn.Module:
+    """The network with confounder layers; `columns` of confounders where a strategy makes more of them."""
+    return rmdn.deconfound(
+        network,
+        at=places(network, at),
+        num_confounders=columns or problem.num_confounders,
+        num_classes=problem.num_classes,
+        sample=problem.sample(),
+        **options,
+    )
+
+
+@method("Plain")
+def plain(network: nn.Module, problem: Problem) -> Prepared:
+    """The base network."""
+    return network, Plain()
+
+
+@method("R-MDN", _RMDN)
+def rmdn_as_published(
+    network: nn.Module, problem: Problem, *, at: At = None, regularization: float = 1e-4, **options: Any
+) -> Prepared:
+    """R-MDN as the paper's text has it: raw confounder columns, constant coefficients in the backward pass."""
+    options = {"standardize": False, "inplace": True, **options}
+    return deconfounded(network, problem, at, regularization=regularization, **options), Plain()
+
+
+GUARDED = {"recalibration": "stage", "holdout": 0.2}
+
+
+@method("Guarded R-MDN", (*_RMDN, "rmdn.strategies.gate", "rmdn.strategies.hinges"), GUARDED)
+def guarded(
+    network: nn.Module, problem: Problem, *, at: At = None, knots: int = 5, z: float = 2.0, **options: Any
+) -> Prepared:
+    """Ours: R-MDN on a bent confounder, recalibrated at stage ends, behind a gate (docs/methods/guarded.md)."""
+    strategy = Hinges(knots=knots)
+    columns = strategy.columns(problem.num_confounders)
+    options = {"regularization": 1e-4, "inplace": True, **options}
+    return deconfounded(network, problem, at, columns, **options), Gate(strategy, z=z)
+
+
+@method("EWC", ("rmdn.strategies.ewc",))
+def ewc(network: nn.Module, problem: Problem, **options: Any) -> Prepared:
+    """Elastic weight consolidation."""
+    return network, EWC(**options)
+
+
+@method("LwF", ("rmdn.strategies.lwf",))
+def lwf(network: nn.Module, problem: Problem, **options: Any) -> Prepared:
+    """Learning without forgetting."""
+    return network, LwF(**options)
+
+
+@method("PackNet", ("rmdn.strategies.packnet",))
+def packnet(network: nn.Module, problem: Problem, **options: Any) -> Prepared:
+    """Iterative pruning, a mask for each stage."""
+    return network, PackNet(**options)
+
+
+@method("EWC + R-MDN", (*_RMDN, "rmdn.strategies.ewc"))
+def ewc_rmdn(network: nn.Module, problem: Problem, *, strength: float = 400.0, **options: Any) -> Prepared:
+    """R-MDN in the network, elastic weight consolidation around its training."""
+    return rmdn_as_published(network, problem, **options)[0], EWC(strength=strength)
+
+
+@method("LwF + R-MDN", (*_RMDN, "rmdn.strategies.lwf"))
+def lwf_rmdn(network: nn.Module, problem: Problem, *, strength: float = 1.0, **options: Any) -> Prepared:
+    """R-MDN in the network, learning without forgetting around its training."""
+    return rmdn_as_published(network, problem, **options)[0], LwF(strength=strength)
