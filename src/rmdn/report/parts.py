@@ -58,6 +58,10 @@ class Table:
         """All numbers, row by row."""
         return (entry for row in self.rows for entry in row if isinstance(entry, Cell))
 
+    def wordy(self, column: int) -> bool:
+        """Whether a column holds words alone."""
+        return not any(isinstance(row[column], Cell) for row in self.rows)
+
 
 @dataclass(frozen=True)
 class Picture:

@@ -14,7 +14,10 @@ BLACK = COLOURS[1]
 GREY = "#666666"  # for what is no method: theory, chance
 MARKERS = "os^DvXP"
 LINES = ("-", "--", "-.", ":")  # four beside seven markers: 28 pairs before one comes again
-HATCHES = ("", *r"// .. \\ xx -- ++ oo || ** /// ... \\\ xxx OO |- /o -x".split())
+HATCHES = (
+    *("", "//", "..", r"\\", "xx", "--", "++", "oo", "||", "**"),
+    *("///", "...", "||||", "xxx", "OO", "|-", "/o", "-x"),
+)
 
 # A method looks the same in every figure. New ones go to the end.
 METHODS = (
