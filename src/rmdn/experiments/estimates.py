@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from rmdn import recursion
-from rmdn.errors import MissingExtraError, SettingError
+from rmdn.errors import SettingError
+from rmdn.report import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,28 +53,18 @@ def estimates(epsilons: Sequence[float] = EPSILONS, samples: int = 10_000, *, po
     return Estimates(tuple(epsilons), torch.tensor(sizes), torch.stack(distances, dim=1))
 
 
+@style.drawing()
 def picture(found: Estimates) -> Figure:
     """Draw the distances against the samples seen, a line for each epsilon."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("A picture needs matplotlib: pip install 'rmdn[study]'.") from error
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2))
     ax = figure.subplots()
-    styles, markers = ("-", "--", "-.", ":"), "os^Dvx"
-    for i, (epsilon, distances) in enumerate(zip(found.epsilons, found.distances, strict=True)):
-        style, marker = styles[i % len(styles)], markers[i % len(markers)]
-        ax.loglog(
-            found.samples.numpy(),
-            distances.numpy(),
-            style,
-            marker=marker,
-            markevery=(i, 6),
-            label=f"$\\epsilon$ = {epsilon:g}",
-        )
+    names = [f"$\\epsilon$ = {epsilon:g}" for epsilon in found.epsilons]
+    for i, ((name, look), distances) in enumerate(zip(style.looks(names).items(), found.distances, strict=True)):
+        ax.loglog(found.samples.numpy(), distances.numpy(), markevery=(i, 6), label=name, **look.line)
     ax.set(xlabel="samples seen", ylabel="$\\ell_2$ distance to ordinary least squares")
-    ax.grid(alpha=0.3)
-    ax.legend(title="start of P: $\\epsilon$ I", ncols=2, frameon=False)
+    ax.legend(title="start of P: $\\epsilon$ I", ncols=2)
     return figure
 
 

@@ -13,6 +13,7 @@ import rmdn
 from rmdn.data import synthetic
 from rmdn.metrics import dcor2_per_class
 from rmdn.models import CNN2d, features
+from rmdn.report import style
 from rmdn.training import Settings, train
 
 if TYPE_CHECKING:
@@ -95,21 +96,22 @@ def _deconfounded(network: nn.Module) -> bool:
     return isinstance(network, rmdn.Deconfounded)
 
 
+@style.drawing()
 def picture(findings: Findings) -> Figure:
     """Accuracy over training, and as the confounder is taken out of the test images."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4))
     course, strength = figure.subplots(1, 2, sharey=True)
-    for (name, one), style in zip(findings.networks.items(), ("--", "-"), strict=True):
-        course.plot(range(1, len(one.accuracy)), one.accuracy[:-1], style, color="black", label=name)
-        course.plot(len(one.accuracy) - 1, one.accuracy[-1], "o", color="black")
-        strength.plot(STRENGTHS, one.by_strength, style, color="black", marker="o", label=name)
+    looks = style.looks(["plain", "R-MDN"]).values()
+    for (name, one), look in zip(findings.networks.items(), looks, strict=True):
+        course.plot(range(1, len(one.accuracy)), one.accuracy[:-1], label=name, **{**look.line, "marker": ""})
+        course.plot(len(one.accuracy) - 1, one.accuracy[-1], **look.line)
+        strength.plot(STRENGTHS, one.by_strength, label=name, **look.line)
     for axes in (course, strength):
-        axes.axhline(findings.best, color="tab:red", linewidth=1)
-        axes.spines[["top", "right"]].set_visible(False)
-    course.text(1, findings.best + 0.004, "possible without the confounder", color="tab:red", fontsize=9)
-    course.set(xlabel="epoch (dot: after recalibration)", ylabel="test accuracy", title="What training finds")
+        axes.axhline(findings.best, color=style.GREY, linewidth=1)
+    course.text(1, findings.best + 0.004, "possible without the confounder", color=style.GREY, fontsize=9)
+    course.set(xlabel="epoch (mark: after recalibration)", ylabel="test accuracy", title="What training finds")
     strength.set(xlabel="confounder in the test images (1: as in training)", title="What is left without it")
-    strength.legend(frameon=False)
+    strength.legend()
     return figure

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rmdn.errors import InputError
+from rmdn.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,3 @@ def listed(R: Tensor) -> list[list[float | None]]:
 def matrix(rows: list[list[float | None]]) -> Tensor:
     """The matrix that `listed` wrote down."""
     return torch.tensor([[np.nan if a is None else a for a in row] for row in rows], dtype=torch.float64)
-
-
-def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file so that whoever looks finds the old one or the new one, whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
