@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import rmdn
-from rmdn.strategies import EWC, LwF, Outcome, PackNet, Plain, Strategy
+from rmdn.strategies import ACIL, EWC, FOAL, BRNet, LwF, Outcome, PackNet, Pixel, Plain, Strategy
 from rmdn.strategies.base import forward, task_loss
 from rmdn.testing import (
     check_learns,
@@ -23,6 +23,11 @@ STRATEGIES = {
     "lwf": LwF,
     "packnet": PackNet,
     "packnet(ewc(lwf))": lambda: PackNet(EWC(LwF(), samples=20)),
+    "brnet": lambda: BRNet(at="1"),
+    "pixel": Pixel,
+    "acil": lambda: ACIL(at="1", size=100),
+    "foal": lambda: FOAL(["1", "2"], size=100),
+    "pixel(foal(brnet(lwf)))": lambda: Pixel(FOAL(["1"], BRNet(LwF(), at="1"), size=100)),
 }
 
 
@@ -41,7 +46,17 @@ def deconfounded(num_logits, num_confounders):
 
 
 @pytest.mark.parametrize(
-    "make", [Plain, lambda: EWC(LwF(), samples=20), lambda: PackNet(prune=0.5)], ids=["plain", "ewc(lwf)", "packnet"]
+    "make",
+    [
+        Plain,
+        lambda: EWC(LwF(), samples=20),
+        lambda: PackNet(prune=0.5),
+        lambda: BRNet(at="1"),
+        Pixel,
+        lambda: ACIL(at="1", size=100),
+        lambda: FOAL(["1", "2"], size=100),
+    ],
+    ids=["plain", "ewc(lwf)", "packnet", "brnet", "pixel", "acil", "foal"],
 )
 def test_strategy_with_rmdn(make):
     check_learns(make, deconfounded, 7, 3)

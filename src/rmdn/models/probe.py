@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,32 +26,48 @@ def features(network: nn.Module, name: str, *inputs: Any, gradient: bool = False
         gradient: keep the graph, to differentiate through the features.
         keywords: what else the network takes by keyword, such as `confounders=`.
     """
-    name = _full_name(network, name)
-    outputs: list[Any] = []
+    with tapped(network, [name]) as seen, torch.set_grad_enabled(gradient):
+        network(*inputs, **keywords)
+    return seen[0]
 
-    def keep(_module: nn.Module, _inputs: tuple[Any, ...], output: Any) -> None:
-        # A copy, for what comes next may work in place (as the ReLUs of MONAI's DenseNets do).
-        outputs.append(output.clone() if isinstance(output, Tensor) else output)
 
-    handle = network.get_submodule(name).register_forward_hook(keep)
+@contextmanager
+def tapped(network: nn.Module, names: Sequence[str]) -> Iterator[list[Tensor]]:
+    """For one forward pass in here: the outputs of the named modules (of their last call), there when the block is left."""
+    names = [full_name(network, name) for name in names]
+    outputs: dict[str, Any] = {}
+    seen: list[Tensor] = []
+
+    def keep(name: str) -> Any:
+        def hook(_module: nn.Module, _inputs: tuple[Any, ...], output: Any) -> None:
+            # A copy, for what comes next may work in place (as the ReLUs of MONAI's DenseNets do).
+            outputs[name] = output.clone() if isinstance(output, Tensor) else output
+
+        return hook
+
+    handles = [network.get_submodule(name).register_forward_hook(keep(name)) for name in names]
     try:
-        with torch.set_grad_enabled(gradient):
-            network(*inputs, **keywords)
+        yield seen
     finally:
-        handle.remove()
-    if not outputs:
+        for handle in handles:
+            handle.remove()
+    seen.extend(_tensor(outputs, name) for name in names)
+
+
+def _tensor(outputs: dict[str, Any], name: str) -> Tensor:
+    if name not in outputs:
         raise PlacementError(
             f"The module {name!r} was not called on this batch: it is unused, or its parent only takes its "
             "weights (as nn.MultiheadAttention does with out_proj). Name a module whose forward is called."
         )
-    if not isinstance(outputs[-1], Tensor):
-        raise PlacementError(
-            f"The module {name!r} returns a {type(outputs[-1]).__name__}, not one tensor; name one inside it."
-        )
-    return outputs[-1]
+    output = outputs[name]
+    if not isinstance(output, Tensor):
+        raise PlacementError(f"The module {name!r} returns a {type(output).__name__}, not one tensor; name one inside it.")
+    return output
 
 
-def _full_name(network: nn.Module, name: str) -> str:
+def full_name(network: nn.Module, name: str) -> str:
+    """The whole name of the module that a name, or the end of one, means."""
     names = [known for known, _ in network.named_modules() if known]
     if name in names:
         return name

@@ -21,7 +21,7 @@ R-MDN is no strategy but a property of the network (`rmdn.deconfound`), so it co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from rmdn.deconfound import Deconfounded
 from rmdn.errors import InputError, SettingError
+from rmdn.models.probe import full_name
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -205,6 +206,12 @@ def unwrapped(network: nn.Module) -> nn.Module:
     return network
 
 
+def inner(network: nn.Module) -> nn.Module:
+    """The plain network inside all wrappers, `rmdn.deconfound`'s too: modules have the names in it that users know."""
+    own = unwrapped(network)
+    return own.network if isinstance(own, Deconfounded) else own
+
+
 def forward(network: nn.Module, batch: Batch) -> Tensor:
     """Logits of a batch, from a plain network or a deconfounded one; labels go in while it trains, never else."""
     check_batch(batch)
@@ -223,6 +230,46 @@ def frozen(network: nn.Module) -> AbstractContextManager[Any]:
     """Passes within it, even in training mode, leave the state of a deconfounded network as it is."""
     own = unwrapped(network)
     return own.frozen() if isinstance(own, Deconfounded) else nullcontext()
+
+
+@contextmanager
+def looking(network: nn.Module) -> Iterator[None]:
+    """Passes within it are those of evaluation, without gradients: they leave no trace."""
+    training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.train(training)
+
+
+def count_classes(network: nn.Module, sample: Batch) -> tuple[int, int]:
+    """How many classes a network tells apart, and by how many logits; one logit is for two classes."""
+    with looking(network):
+        logits = forward(network, sample).shape[-1]
+    return max(logits, 2), logits
+
+
+def pre_logits(network: nn.Module, at: str | None) -> str:
+    """The whole name, in `inner`, of the module whose features a method takes: `at`, or what it calls its pre-logits."""
+    own = inner(network)
+    name = at if at is not None else getattr(own, "pre_logits_name", None)
+    if not isinstance(name, str):
+        raise SettingError(
+            f"This {type(own).__name__} does not say where its features are (it has no `pre_logits_name`); give the name "
+            "of a module, as in at='fc1'."
+        )
+    return full_name(own, name)
+
+
+def check_labels(labels: Tensor, classes: int) -> None:
+    """Refuse labels that are no class indices."""
+    if labels.is_floating_point() or ((labels < 0) | (labels >= classes)).any():
+        raise InputError(
+            f"Labels ({labels.dtype}, {labels.min().item()} to {labels.max().item()}) do not fit {classes} classes. Give "
+            f"one int64 class index from 0 to {classes - 1} for each row."
+        )
 
 
 def check_batch(batch: Batch) -> None:
