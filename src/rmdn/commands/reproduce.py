@@ -24,7 +24,9 @@ app = typer.Typer()
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments (see --list), or all.")] = None,
     show: Annotated[bool, typer.Option("--list", help="List the experiments and what each needs, and stop.")] = False,
-    scale: Annotated[Literal["quick", "paper"], typer.Option(help="quick: a meaningful shape; paper: to the letter.")] = "quick",
+    scale: Annotated[
+        Literal["quick", "paper"], typer.Option(help="quick: a meaningful shape; paper: to the letter.")
+    ] = "quick",
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds a cell; by default each experiment's own.")] = None,
     methods: Annotated[str, typer.Option(help="Only these methods, parted by commas.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = os.cpu_count() or 1,
@@ -33,7 +35,9 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
     fresh: Annotated[bool, typer.Option(help="Make runs anew that are made already.")] = False,
     only_report: Annotated[bool, typer.Option(help="Make no runs; report on those that are there.")] = False,
-    plugin: Annotated[list[str] | None, typer.Option(help="A Python file that registers methods, data, experiments.")] = None,
+    plugin: Annotated[
+        list[str] | None, typer.Option(help="A Python file that registers methods, data, experiments.")
+    ] = None,
 ) -> None:
     """Make tables and figures of the paper. Finished runs are not made again, and a killed grid goes on."""
     from rmdn.experiments.experiment import Plan

@@ -18,7 +18,7 @@ import rmdn
 from rmdn.errors import SettingError
 from rmdn.experiments.problems import Problem
 from rmdn.models.vit import ViT2d, ViT3d
-from rmdn.strategies import EWC, Gate, Hinges, LwF, PackNet, Plain, Strategy
+from rmdn.strategies import ACIL, EWC, FOAL, BRNet, Gate, Hinges, LwF, PackNet, Pixel, Plain, Strategy
 
 Prepared = tuple[nn.Module, Strategy]
 At = str | Sequence[str] | None
@@ -87,6 +87,18 @@ def plain(network: nn.Module, problem: Problem) -> Prepared:
     return network, Plain()
 
 
+@method("Pixel-space MDN", ("rmdn.strategies.pixel", "rmdn.recursion"))
+def pixel(network: nn.Module, problem: Problem) -> Prepared:
+    """The confounder regressed out of the input."""
+    return network, Pixel()
+
+
+@method("BR-Net", ("rmdn.strategies.brnet",))
+def brnet(network: nn.Module, problem: Problem, **options: Any) -> Prepared:
+    """An adversary on the pre-logits features."""
+    return network, BRNet(**options)
+
+
 @method("R-MDN", _RMDN)
 def rmdn_as_published(
     network: nn.Module, problem: Problem, *, at: At = None, regularization: float = 1e-4, **options: Any
@@ -138,3 +150,15 @@ def ewc_rmdn(network: nn.Module, problem: Problem, *, strength: float = 400.0, *
 def lwf_rmdn(network: nn.Module, problem: Problem, *, strength: float = 1.0, **options: Any) -> Prepared:
     """R-MDN in the network, learning without forgetting around its training."""
     return rmdn_as_published(network, problem, **options)[0], LwF(strength=strength)
+
+
+@method("ACIL", ("rmdn.strategies.acil", "rmdn.strategies.analytic", "rmdn.recursion"))
+def acil(network: nn.Module, problem: Problem, **options: Any) -> Prepared:
+    """A recursive classifier on the first stage's features, expanded."""
+    return network, ACIL(**options)
+
+
+@method("F-OAL", ("rmdn.strategies.foal", "rmdn.strategies.analytic", "rmdn.recursion"))
+def foal(network: nn.Module, problem: Problem, **options: Any) -> Prepared:
+    """A recursive classifier on the features of several layers, each sample seen once."""
+    return network, FOAL(places(network), **options)
