@@ -125,10 +125,11 @@ class Course:
     def add(self, epoch: Epoch, network: nn.Module) -> None:
         """Look at the network as it is."""
         device = next(network.parameters()).device
-        batch = self.strategy.prepare(Batch(*(part.to(device) for part in self.batch[:3])))
+        images, confounders, labels = (part.to(device) for part in self.batch[:3])
+        batch = self.strategy.prepare(Batch(images, confounders, labels))
         training = network.training
         network.eval()
-        extra = {"confounders": batch.confounders} if isinstance(network, rmdn.Deconfounded) else {}
+        extra: dict[str, Any] = {"confounders": batch.confounders} if isinstance(network, rmdn.Deconfounded) else {}
         seen = features_of(network, self.pre_logits, batch.images, **extra)
         network.train(training)
         line = {"epoch": [epoch.stage, epoch.epoch], "dcor2": dependence(seen, self.batch.confounders, self.batch.labels)}

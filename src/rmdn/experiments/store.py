@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmdn.extras import need
-from rmdn.training.result import write_atomically
+from rmdn.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.experiments.run import Recipe, Run
 from rmdn.experiments.summary import cell, claim, distances, missing, records, tested
 from rmdn.metrics import kruskal_conover
-from rmdn.report import Claim, Section, Table
+from rmdn.report import Cell, Claim, Section, Table
 
 DATASETS = {1: "Data set 1: confounder changes", 2: "Data set 2: main effect changes", 3: "Data set 3: both change"}
 MEASURES = ("ACCd", "BWTd", "FWTd")
@@ -44,7 +44,7 @@ def section(plan: Plan, find: Find) -> Section:
         method: {d: [distances(record) for record in records(runs_of(method, d, plan), find)] for d in DATASETS}
         for method in plan.chosen(METHODS)
     }
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
             method,
             *(
