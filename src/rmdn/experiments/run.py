@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from rmdn.deconfound import Deconfounded
 from rmdn.errors import SettingError
 from rmdn.experiments import measures, methods, problems
 from rmdn.models import build
@@ -119,8 +120,8 @@ def execute(run: Run, store: Store, plugins: Sequence[str] = ()) -> None:
         num_classes=problem.num_classes,
         **run.network.arguments,
     )
-    pre_logits = str(network.pre_logits_name)
     model, strategy = methods.named(run.method.name).build(network, problem, **run.method.arguments)
+    pre_logits = f"network.{network.pre_logits_name}" if isinstance(model, Deconfounded) else str(network.pre_logits_name)
     folder = store.unfinished(run)
     course = measures.Course(folder / "course.jsonl", problem, strategy, pre_logits) if "course" in run.also else None
 
