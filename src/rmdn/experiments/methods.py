@@ -140,10 +140,10 @@ def variant(
     return deconfounded(network, problem, at, columns, **options), strategy
 
 
-@method("Guarded R-MDN", (*_RMDN, *_STRATEGIES), {"holdout": 0.2})
-def guarded(network: nn.Module, problem: Problem, *, knots: int = 5, looks: int = 10, **options: Any) -> Prepared:
-    """Ours: R-MDN on a bent confounder, each stage ended by the network that a gate has kept (docs/methods/guarded.md)."""
-    return variant(network, problem, knots=knots, looks=looks, **options)
+@method("Guarded R-MDN", (*_RMDN, "rmdn.strategies.gate"), {"holdout": 0.2})
+def guarded(network: nn.Module, problem: Problem, *, looks: int = 10, z: float = 2.0, **options: Any) -> Prepared:
+    """Ours: every stage ends with the network that a gate has kept, its layers recalibrated (docs/methods/guarded.md)."""
+    return variant(network, problem, looks=looks, z=z, **options)
 
 
 @method("EWC", ("rmdn.strategies.ewc",))
