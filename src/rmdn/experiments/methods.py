@@ -18,10 +18,12 @@ import rmdn
 from rmdn.errors import SettingError
 from rmdn.experiments.problems import Problem
 from rmdn.models.vit import ViT2d, ViT3d
-from rmdn.strategies import ACIL, EWC, FOAL, BRNet, Gate, Hinges, LwF, PackNet, Pixel, Plain, Strategy
+from rmdn.strategies import ACIL, EWC, FOAL, MDN, PMDN, BRNet, Gate, Hinges, LwF, PackNet, Pixel, Plain, Stagewise, Strategy
 
 Prepared = tuple[nn.Module, Strategy]
 At = str | Sequence[str] | None
+_MDN = ("rmdn.layers.mdn", "rmdn.layers.training", "rmdn.layers.base", "rmdn.recursion", "rmdn.strategies.mdn")
+_PMDN = ("rmdn.layers.pmdn", "rmdn.layers.training", "rmdn.layers.base", "rmdn.strategies.pmdn")
 _RMDN = ("rmdn.layers.rmdn", "rmdn.layers.base", "rmdn.recursion")
 
 
@@ -97,6 +99,24 @@ def pixel(network: nn.Module, problem: Problem) -> Prepared:
 def brnet(network: nn.Module, problem: Problem, **options: Any) -> Prepared:
     """An adversary on the pre-logits features."""
     return network, BRNet(**options)
+
+
+@method("MDN", _MDN)
+def mdn(network: nn.Module, problem: Problem, *, at: At = None, **options: Any) -> Prepared:
+    """Least squares by the Gram matrix of each stage's whole training set."""
+    return deconfounded(network, problem, at, layer=rmdn.MDN, **options), MDN()
+
+
+@method("Stage-specific MDN", (*_MDN, "rmdn.strategies.stagewise"))
+def stagewise_mdn(network: nn.Module, problem: Problem, *, at: At = None, **options: Any) -> Prepared:
+    """The same with a network of its own for each stage."""
+    return deconfounded(network, problem, at, layer=rmdn.MDN, **options), Stagewise(MDN())
+
+
+@method("P-MDN", _PMDN)
+def pmdn(network: nn.Module, problem: Problem, *, at: At = None, **options: Any) -> Prepared:
+    """Coefficients by gradient descent, in turn with the network's steps."""
+    return deconfounded(network, problem, at, layer=rmdn.PMDN, **options), PMDN()
 
 
 @method("R-MDN", _RMDN)
