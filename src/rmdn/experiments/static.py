@@ -17,7 +17,7 @@ ONE_SIZE = 64  # of the figures that vary something else: the paper does not say
 PAPER = {"epochs": 100, "lr": 1e-4, "decay": 0.8, "decay_every": 20}
 SEEDS = 100
 # At the quick scale an epoch is half as long, and small batches, which take more steps in an epoch, get fewer epochs.
-QUICK_EPOCHS = {2: 2, 16: 6, 64: 10, 256: 15, 1024: 25}
+QUICK_EPOCHS = {2: 3, 16: 10, 64: 20, 256: 25, 1024: 25}
 
 
 def runs(method: str | Recipe, batch_size: int, plan: Plan, *, seeds: int = SEEDS) -> list[Run]:
