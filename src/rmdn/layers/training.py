@@ -42,7 +42,7 @@ def check_finite(coefficients: Tensor, rows: Rows) -> None:
     if math.isfinite(coefficients[-1].sum().item()):
         return
     bad = (~torch.isfinite(rows.z)).any(1).nonzero().flatten().tolist()
-    where = f"in row {bad[0]} of the batch ({len(bad)} such rows in all)" if bad else "in their sums, or on another rank"
+    where = f"in row {bad[0]} of the batch ({len(bad)} such rows in all)" if bad else "once they are added up"
     raise InputError(
         f"features are NaN or infinite, or too large to add up, {where}; the layer's state was not changed. Look for a loss"
         " that diverged or a broken image."
