@@ -21,5 +21,6 @@ check: install
 	$(BIN)/mypy
 bench: install
 	$(BIN)/python benchmarks/layer.py $(ARGS)
+	$(BIN)/python benchmarks/complexity.py
 reproduce: install
 	$(BIN)/rmdn reproduce $(ARGS)
