@@ -80,6 +80,7 @@ class Standing:
 def shown(standing: Standing, console: Console) -> Iterator[Watch]:
     """Show the standing while the runs are carried out."""
     from rich.live import Live
+    from rich.text import Text
 
     if not console.is_terminal:
 
@@ -95,8 +96,7 @@ def shown(standing: Standing, console: Console) -> Iterator[Watch]:
         def show(run: Run, error: str | None, seconds: float) -> None:
             standing.ended(run, error)
             if error:
-                console.print(
-                    f"{run.data.name}, {run.method.name}, seed {run.seed} failed: {error}", style="red", markup=False
-                )
+                name = f"{run.data.name}, {run.method.name}, seed {run.seed}"
+                console.print(Text(f"{name} failed: {error}", style="red"))
 
         yield show
