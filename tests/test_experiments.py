@@ -58,7 +58,7 @@ def test_every_part_of_a_run_is_in_its_key_and_the_order_of_its_arguments_is_not
 
 def test_a_methods_own_settings_come_before_the_experiments():
     run = make(RUN.data, RUN.network, "Guarded R-MDN", {"epochs": 2, "holdout": 0.5}, 0)
-    assert run.settings == {"epochs": 2, **methods.GUARDED}
+    assert run.settings == {"epochs": 2, **methods.named("Guarded R-MDN").settings}
     assert run.method == Recipe("Guarded R-MDN")
 
 
