@@ -23,7 +23,7 @@ def make_data(batch, stage=0):
         stage,
         len(batch.labels),
         1,
-        lambda: map(lambda rows: Batch(*rows), zip(*(p.split(90) for p in batch[:3]), strict=True)),
+        lambda: (Batch(*rows) for rows in zip(*(p.split(90) for p in batch[:3]), strict=True)),
     )
 
 
@@ -60,7 +60,7 @@ def test_knots_are_saved():
 
 @pytest.mark.parametrize("hinged", [False, True])
 def test_a_layer_takes_out_bends_with_hinges_and_lines_without(hinged):
-    """A feature that follows a confounder in bends, rising and falling, and the label: of new rows too, the label is left."""
+    """A feature that follows a confounder in bends, rising and falling, and the label: what is left is the label."""
     hinges = with_knots()
 
     def rows(seed):
