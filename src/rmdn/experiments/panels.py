@@ -84,8 +84,8 @@ def by_strength(grid: Grid, deltas: Sequence[float]) -> Figure:
 
 
 @style.drawing()
-def at_the_end(panels: Mapping[str, Mapping[str, Floats]], theory: Mapping[str, Sequence[float]]) -> Figure:
-    """Values (runs, S): accuracy on each stage's test after the last stage, a line for each kind of run."""
+def at_the_end(panels: Mapping[str, Mapping[str, Floats]]) -> Figure:
+    """Values (runs, S): accuracy above theory on each stage's test after the last stage, a line for each kind of run."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
@@ -93,13 +93,14 @@ def at_the_end(panels: Mapping[str, Mapping[str, Floats]], theory: Mapping[str, 
     figure = Figure(figsize=(1.2 + 3.6 * len(panels), 3.4 + 0.2 * -(-len(names) // 3)))
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for ax, (title, lines) in zip(axes, panels.items(), strict=True):
-        x = range(1, len(theory[title]) + 1)
-        ax.plot(x, theory[title], color=style.GREY, linewidth=4, alpha=0.45, label="possible without the confounder")
+        ax.axhline(0, color=style.GREY, linewidth=4, alpha=0.45, label="possible without the confounder")
         for name, values in lines.items():
             mean, reach = interval(values)
-            ax.errorbar(x, mean, reach, label=name, elinewidth=0.7, **looks[name].line)
-        ax.set(title=title, xlabel="test of stage", xticks=list(x))
-    axes[0].set_ylabel("accuracy after the last stage")
+            stages = range(1, len(mean) + 1)
+            ax.errorbar(stages, mean, reach, label=name, elinewidth=0.7, **looks[name].line)
+            ax.set_xticks(stages)
+        ax.set(title=title, xlabel="test of stage")
+    axes[0].set_ylabel("accuracy above theory")
     labelled = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(labelled.values(), labelled.keys(), loc="outside lower center", ncols=3)
     return figure

@@ -50,6 +50,11 @@ def nearness(record: Record) -> float:
     return float(np.abs(accuracy(record) - np.asarray(record["best"])).mean())
 
 
+def above_theory(record: Record) -> NDArray[np.float64]:
+    """Accuracy on each stage's test after the last stage, less what is possible without the confounder. (S,)"""
+    return np.asarray(accuracy(record)[-1] - np.asarray(record["best"]))
+
+
 def backward(record: Record) -> float:
     """BWTd."""
     return distances(record).BWTd
