@@ -12,10 +12,10 @@ from rmdn.report import Claim, Section
 def section(plan: Plan, find: Find) -> Section:
     """Bars of transfer, a group a number of epochs."""
     groups = staged.found(wanted(plan), find)
-    caption = "R-MDN transfers best to stages still to come, with few epochs a stage and with many."
+    caption = "The paper: R-MDN transfers best to stages still to come, with few epochs a stage and with many."
     return Section(
         "figure20",
-        "Figure 20. Epochs a stage: transfer",
+        "Figure 20. Transfer by epochs a stage",
         "Data set 3, the runs of Figure 19.",
         staged.transfer(groups, caption),
         claims(groups),
@@ -35,4 +35,4 @@ def claims(groups: staged.Groups) -> list[Claim]:
     ]
 
 
-register(Experiment("figure20", "Figure 20. Epochs a stage: transfer", {"quick": 4, "paper": 270}, runs, section))
+register(Experiment("figure20", "Figure 20. Transfer by epochs a stage", {"quick": 4, "paper": 270}, runs, section))

@@ -80,8 +80,8 @@ def picture(there: Mapping[str, Sequence[Record]]) -> Picture:
     """After the last stage."""
     grid = {"": {method: np.stack([accuracies(record)[-1] for record in of]) for method, of in there.items()}}
     return Picture(
-        "R-MDN does not use the confounder: its accuracy stays as the confounder fades from the test images (paper: the "
-        "lines are straight). Mean over seeds, band: 95 % interval; after the last stage of data set 3.",
+        "The paper: R-MDN does not use the confounder, its lines are straight as the confounder fades from the test "
+        "images. Mean over seeds, band: 95 % interval; after the last stage of data set 3.",
         panels.by_strength(grid, STRENGTHS),
         f"A panel for each of {', '.join(there)}: accuracy over the confounder's strength, a line for each stage's test.",
     )

@@ -31,11 +31,11 @@ def interval(values: Floats) -> tuple[Floats, Floats]:
 def stage_by_stage(grid: Grid, ylabel: str, theory: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """Values (runs, S, S): a short curve over all stages' tests for each stage trained on; theory's dotted, by row."""
     figure, axes = _panels(grid, 1.75, 1.8)
-    columns = _columns(grid)
+    looks = style.looks(_columns(grid))
     for (row, cells), line in zip(grid.items(), axes, strict=True):
-        for column, ax in zip(columns, line, strict=True):
+        for (column, look), ax in zip(looks.items(), line, strict=True):
             if column in cells:
-                _stages(ax, cells[column], style.looks([column])[column], (theory or {}).get(row))
+                _stages(ax, cells[column], look, (theory or {}).get(row))
     figure.supxlabel(
         "after training on stage; a curve's five points: tests of stage 1 (pale) to 5 (dark)", fontsize="medium"
     )

@@ -24,7 +24,7 @@ def stars(p: float) -> str:
 def against(scores: Scores, ours: str) -> dict[str, str]:
     """Stars of each other method, of distances from zero; none where the test over all methods finds nothing."""
     none = {method: "" for method in scores if method != ours}
-    enough = {method: np.abs(values) for method, values in scores.items() if len(values) > 1}
+    enough = {method: np.abs(values) for method, values in scores.items() if len(values) > 1 and np.isfinite(values).all()}
     if len(enough) < 2 or ours not in enough:
         return none
     try:
@@ -39,8 +39,9 @@ def against(scores: Scores, ours: str) -> dict[str, str]:
 def least(text: str, groups: Mapping[str, Scores], ours: str, digits: int = 3) -> Claim:
     """The claim that ours lies nearest to zero on average, in every group (a data set, a number of epochs)."""
     whys, holds, seeds = [], [], []
-    for group, scores in groups.items():
-        means = {method: abs(float(np.mean(values))) for method, values in scores.items() if len(values)}
+    for group, every in groups.items():
+        scores = {method: [value for value in values if np.isfinite(value)] for method, values in every.items()}
+        means = {method: abs(float(np.mean(values))) for method, values in scores.items() if values}
         rivals = {method: mean for method, mean in means.items() if method != ours}
         if ours not in means or not rivals:
             return claim(text, None, f"{group}: not enough runs", 0)

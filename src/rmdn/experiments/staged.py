@@ -41,8 +41,16 @@ def accuracy(record: Record) -> NDArray[np.float64]:
 
 
 def dependence(record: Record) -> NDArray[np.float64]:
-    """dcor2 on each stage's test after each stage, mean over classes. (S, S)"""
-    return np.asarray(np.nanmean(dependences(record), -1))
+    """dcor2 on each stage's test after each stage, mean over the classes that have one. (S, S)"""
+    values = dependences(record)
+    classes = np.isfinite(values).sum(-1)
+    return np.asarray(np.where(classes, np.nansum(values, -1) / np.maximum(classes, 1), np.nan))
+
+
+def mean_dependence(record: Record) -> float:
+    """The same, mean over all tests after all stages."""
+    values = dependence(record)
+    return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else float("nan")
 
 
 def nearness(record: Record) -> float:
@@ -95,14 +103,14 @@ def stage_by_stage(groups: Groups, letter: str = "") -> list[Picture]:
     seen = f"for {', '.join(groups)} (rows) and each method (columns), stage by stage."
     return [
         Picture(
-            f"{letter}R-MDN's accuracy follows what is possible without the confounder (dotted) on all stages' tests. "
-            "Mean over seeds and 95 % interval.",
+            f"{letter}The paper: R-MDN's accuracy follows what is possible without the confounder (dotted) on all stages' "
+            "tests. Mean over seeds and 95 % interval.",
             panels.stage_by_stage(stacked(accuracy), "accuracy", theory),
             f"Accuracy {seen}",
         ),
         Picture(
-            f"{letter}R-MDN's features depend least on the confounder: dcor2 within classes, before the last layer. Mean "
-            "over seeds and 95 % interval.",
+            f"{letter}The paper: R-MDN's features depend least on the confounder. dcor2 within classes, before the last "
+            "layer; mean over seeds and 95 % interval.",
             panels.stage_by_stage(stacked(dependence), "dcor$^2$ of features and confounder, within classes"),
             f"Squared distance correlation {seen}",
         ),
