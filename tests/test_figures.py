@@ -186,6 +186,14 @@ def test_nearest_to_theory_by_transfer_accuracy_and_dependence(ours, verdict, un
         assert set(said.values()) == {verdict}
 
 
+def test_all_data_sets_are_not_judged_by_one(undrawn):
+    section = figure12.section(PAPER, lambda run: find(run) if run.data.arguments["dataset"] == 3 else None)
+    assert set(verdicts(section).values()) == {"cannot tell"}
+    section = figure20.section(PAPER, lambda run: find(run) if run.settings["epochs"] != 10 else None)
+    assert all(text.endswith("with 100 epochs a stage") for text in verdicts(section))
+    assert len(verdicts(section)) == 2
+
+
 def test_alone_without_the_confounder(undrawn):
     def finds(others):
         return lambda run: record(run, dcor2=0.01 if "R-MDN" in run.method.name else others)

@@ -33,8 +33,6 @@ def section(plan: Plan, find: Find) -> Section:
 
 def claims(groups: staged.Groups) -> list[Claim]:
     """With the fewest epochs; and the nearest to theory with every number of them."""
-    if not groups:
-        return []
     epochs, fewest = next(iter(groups.items()))
     only = [only_free("R-MDN", epochs, fewest)] if "R-MDN" in fewest else []
     near = {"comes nearest to theory's accuracy over all stages": staged.nearness}

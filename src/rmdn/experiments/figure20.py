@@ -27,10 +27,10 @@ def section(plan: Plan, find: Find) -> Section:
 def claims(groups: staged.Groups) -> list[Claim]:
     """For the fewest and for the most epochs."""
     forward = {"has the best forward transfer (FWTd)": staged.forward}
-    ends = list(dict.fromkeys([*list(groups)[:1], *list(groups)[-1:]]))
+    fewest, *_, most = groups
     return [
         claim
-        for epochs in ends
+        for epochs in (fewest, most)
         for claim in staged.least_claims({epochs: groups[epochs]}, forward, f"with {epochs} a stage")
     ]
 

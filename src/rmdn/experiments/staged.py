@@ -20,12 +20,11 @@ Measure = Callable[[Record], float]
 
 
 def found(wanted: Mapping[str, Mapping[str, Iterable[Run]]], find: Find) -> dict[str, dict[str, list[Record]]]:
-    """The records of each group and method that has some."""
-    every = {
+    """The records of every group, of each method that has some."""
+    return {
         group: {method: there for method, runs in of.items() if (there := records(list(runs), find))}
         for group, of in wanted.items()
     }
-    return {group: of for group, of in every.items() if of}
 
 
 def measured(groups: Groups, measure: Measure) -> dict[str, dict[str, list[float]]]:
@@ -75,6 +74,7 @@ def forward(record: Record) -> float:
 
 def transfer(groups: Groups, caption: str) -> list[Picture]:
     """Bars of BWTd and FWTd with stars against R-MDN; none where there are no runs."""
+    groups = {group: there for group, there in groups.items() if there}
     if not groups:
         return []
     measures = {"BWTd": measured(groups, backward), "FWTd": measured(groups, forward)}
@@ -90,6 +90,7 @@ def transfer(groups: Groups, caption: str) -> list[Picture]:
 
 def stage_by_stage(groups: Groups, letter: str = "") -> list[Picture]:
     """Accuracy and dcor2 on every stage's test after every stage; none where there are no runs."""
+    groups = {group: there for group, there in groups.items() if there}
     if not groups:
         return []
 
