@@ -21,8 +21,8 @@ HATCHES = (
 
 # A method looks the same in every figure. New ones go to the end.
 METHODS = (
-    *("R-MDN", "plain", "P-MDN", "BR-Net", "MDN", "ACIL", "F-OAL", "EWC", "LwF", "PackNet", "EWC + R-MDN", "LwF + R-MDN"),
-    *("stage-specific MDN", "pixel MDN", "R-MDN (A)", "R-MDN (B)", "R-MDN (C)"),
+    *("R-MDN", "Plain", "P-MDN", "BR-Net", "MDN", "Pixel-space MDN", "F-OAL", "EWC", "LwF", "PackNet"),
+    *("EWC + R-MDN", "LwF + R-MDN", "Stage-specific MDN", "Guarded R-MDN", "R-MDN (A)", "R-MDN (B)", "R-MDN (C)", "ACIL"),
 )
 
 SETTINGS = {
