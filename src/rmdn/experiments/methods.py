@@ -108,18 +108,42 @@ def rmdn_as_published(
     return deconfounded(network, problem, at, regularization=regularization, **options), Plain()
 
 
-GUARDED = {"recalibration": "stage", "holdout": 0.2}
+_STRATEGIES = tuple(f"rmdn.strategies.{name}" for name in ("ewc", "gate", "hinges", "lwf"))
 
 
-@method("Guarded R-MDN", (*_RMDN, "rmdn.strategies.gate", "rmdn.strategies.hinges"), GUARDED)
-def guarded(
-    network: nn.Module, problem: Problem, *, at: At = None, knots: int = 5, z: float = 2.0, **options: Any
+@method("R-MDN variant", (*_RMDN, *_STRATEGIES))
+def variant(
+    network: nn.Module,
+    problem: Problem,
+    *,
+    at: At = None,
+    knots: int = 0,
+    ewc: float = 0.0,
+    lwf: float = 0.0,
+    looks: int = 0,
+    z: float = 2.0,
+    **options: Any,
 ) -> Prepared:
-    """Ours: R-MDN on a bent confounder, recalibrated at stage ends, behind a gate (docs/methods/guarded.md)."""
-    strategy = Hinges(knots=knots)
-    columns = strategy.columns(problem.num_confounders)
+    """R-MDN with what can be put around it: bent confounders, EWC, LwF, a gate; nothing of it where the number is 0."""
+    strategy: Strategy = Plain()
+    columns = problem.num_confounders
+    if ewc:
+        strategy = EWC(strategy, strength=ewc)
+    if lwf:
+        strategy = LwF(strategy, strength=lwf)
+    if knots:
+        strategy = hinges = Hinges(strategy, knots=knots)
+        columns = hinges.columns(problem.num_confounders)
+    if looks:
+        strategy = Gate(strategy, z=z, looks=looks)
     options = {"regularization": 1e-4, "inplace": True, **options}
-    return deconfounded(network, problem, at, columns, **options), Gate(strategy, z=z)
+    return deconfounded(network, problem, at, columns, **options), strategy
+
+
+@method("Guarded R-MDN", (*_RMDN, *_STRATEGIES), {"holdout": 0.2})
+def guarded(network: nn.Module, problem: Problem, *, knots: int = 5, looks: int = 10, **options: Any) -> Prepared:
+    """Ours: R-MDN on a bent confounder, each stage ended by the network that a gate has kept (docs/methods/guarded.md)."""
+    return variant(network, problem, knots=knots, looks=looks, **options)
 
 
 @method("EWC", ("rmdn.strategies.ewc",))
