@@ -19,36 +19,45 @@ Floats = NDArray[np.float64]
 
 # To the letter of the supplement: AdamW, 30 epochs, batches of 128, 5e-4 times 0.8 every 5 epochs, weight decay 1e-3.
 PAPER = {
-    **{"epochs": 30, "batch_size": 128, "optimizer": "adamw", "lr": 5e-4, "decay": 0.8, "decay_every": 5},
+    "epochs": 30,
+    "batch_size": 128,
+    "optimizer": "adamw",
+    "lr": 5e-4,
+    "decay": 0.8,
+    "decay_every": 5,
     "weight_decay": 1e-3,
 }
 QUICK = {"epochs": 6, "batch_size": 32, "lr": 1e-3, "decay_every": 2}
 TINY = {"patch_size": 8, "num_layers": 2, "num_heads": 4, "hidden_size": 48, "mlp_dim": 96, "pre_logits_dim": 32}
-# Stand-ins: as many images as the real data have, in half their width; few and small ones at the quick scale.
+# Stand-ins: as many images as the real data have, in half their width; fewer and smaller ones at the quick scale.
 STAND_IN = {"n": 10015, "seed": 0, "size": [300, 225]}
 SMALL = {"n": 4000, "size": [80, 60]}
 
-LAYER = {"regularization": 1e-5}
-# The rows of Table 4. Where no place is named, a ViT has its confounder layer after the pre-logits layer alone.
-METHODS = {
-    "Plain": Recipe("Plain"),
-    "BR-Net": Recipe("BR-Net"),
-    "P-MDN": Recipe("P-MDN"),
-    **{f"R-MDN ({variant})": Recipe("R-MDN", {"at": variant, **LAYER}) for variant in "ABC"},
-    "EWC": Recipe("EWC"),
-    "EWC + R-MDN": Recipe("EWC + R-MDN", LAYER),
-    "LwF": Recipe("LwF"),
-    "LwF + R-MDN": Recipe("LwF + R-MDN", LAYER),
-    "PackNet": Recipe("PackNet"),
-    "Guarded R-MDN": Recipe("Guarded R-MDN", LAYER),
+# The rows of Table 4: a method, and where it is placed. A ViT has its layer after pre-logits alone unless told otherwise.
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ("Plain", "BR-Net", "P-MDN")},
+    **{f"R-MDN ({variant})": ("R-MDN", {"at": variant}) for variant in "ABC"},
+    **{name: (name, {}) for name in ("EWC", "EWC + R-MDN", "LwF", "LwF + R-MDN", "PackNet", "Guarded R-MDN")},
 }
 LAST = "R-MDN (C)"  # the paper's choice
-PICTURED = ("Plain", LAST)  # whose features the t-SNE shows, of the first seed
+PICTURED = ("Plain", LAST)  # whose features Figure 4 shows
 
 
 def chosen(plan: Plan, names: Sequence[str] = tuple(METHODS)) -> list[str]:
     """The rows that were asked for, by their own name or by their method's."""
-    return [name for name in names if plan.chosen([name, METHODS[name].name])]
+    return [name for name in names if plan.chosen([name, METHODS[name][0]])]
+
+
+def recipe_of(name: str, plan: Plan) -> Recipe:
+    """A row's method."""
+    method, arguments = METHODS[name]
+    if "R-MDN" in method:
+        # The coefficients remember about (batch size * lambda)^-0.5 batches: at the quick scale, whose stages have fewer
+        # batches, the same share of a stage as at the paper's.
+        arguments = {**arguments, "regularization": 1e-5 if plan.scale == "paper" else 3e-4}
+    if method == "Guarded R-MDN":
+        arguments |= plan.at_scale({}, {"looks": 3})
+    return Recipe(method, arguments)
 
 
 def data(plan: Plan, split: str = "lesion") -> Recipe:
@@ -61,9 +70,9 @@ def runs_of(name: str, plan: Plan, *, split: str = "lesion") -> list[Run]:
     """The seeds of one row."""
     network = Recipe("rmdn.models.ViT2d", plan.at_scale({}, TINY))
     settings = plan.at_scale(PAPER, QUICK)
-    pictured = name in PICTURED and split == "lesion"
+    also = ["features"] if name in PICTURED and split == "lesion" else []
     return [
-        make(data(plan, split), network, METHODS[name], settings, seed, ["features"] if pictured and seed == 0 else [])
+        make(data(plan, split), network, recipe_of(name, plan), settings, seed, also)
         for seed in plan.runs_of(paper=3, quick=2)
     ]
 

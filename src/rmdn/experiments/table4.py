@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from rmdn.experiments import ham10000
-from rmdn.experiments.experiment import Experiment, Find, Plan, register
+from rmdn.experiments.experiment import Experiment, Find, Plan, Scale, register
 from rmdn.experiments.ham10000 import LAST, Scores
 from rmdn.experiments.run import Run
 from rmdn.experiments.summary import cell, claim, missing, records, tested
@@ -31,6 +31,8 @@ PUBLISHED = {
     "LwF + R-MDN": (0.7186, 0.0736, 0.0354, 0.0210, 0.1348, 0.1994, 0.4434, 0.1403),
     "PackNet": (0.6849, 0.0745, 0.0470, 0.0304, 0.0538, 0.0670, 0.4965, 0.0611),
 }
+MINUTES: dict[Scale, float] = {"quick": 4, "paper": 25_000}
+NEEDS = "[imaging]; HAM10000 in RMDN_HAM10000, else a stand-in; at paper scale a GPU"
 SPLITS = {"lesion": "lesions apart", "random": "images at random, as in the paper"}
 
 
@@ -50,8 +52,8 @@ def section(plan: Plan, find: Find) -> Section:
     return Section(
         "table4",
         TITLE,
-        "Seven diagnoses, confounded by age, in five stages of rising age. A vision transformer; AdamW, 30 epochs a stage, a"
-        " fresh schedule at each stage. (A): R-MDN after every self-attention and the pre-logits layer; (B): after every"
+        "Seven diagnoses, confounded by age, in five stages of rising age. A vision transformer; AdamW, 30 epochs a stage,"
+        " a fresh schedule at each stage. (A): R-MDN after every self-attention and the pre-logits layer; (B): after every"
         " block and the pre-logits layer; (C), and wherever nothing is said: after the pre-logits layer alone. PackNet is"
         " told the stage of each test image, the others are not.\n\nAccuracy is no aim here: a model that looks at age has"
         " more of it. Lower dcor² and higher BWT and FWT are better.",
@@ -95,7 +97,9 @@ def _cells(of_name: Scores | None, published: tuple[float, ...] | None) -> list[
 def _with_best(rows: list[list[str | Cell]]) -> list[list[str | Cell]]:
     """The rows with the best of ours marked: low dcor², high BWT and FWT."""
     for column, sign in ((2, -1), (3, 1), (4, 1)):
-        there = [(sign * entry.ours, row) for row in rows if isinstance(entry := row[column], Cell) and entry.ours is not None]
+        there = [
+            (sign * entry.ours, row) for row in rows if isinstance(entry := row[column], Cell) and entry.ours is not None
+        ]
         if len(there) > 1:
             best = max(there, key=lambda pair: pair[0])[1]
             best[column] = replace(best[column], best=True)  # type: ignore[type-var]
@@ -165,13 +169,4 @@ def _best_variant(found: dict[str, Scores]) -> Claim:
     return claim(text, set(best.values()) == {LAST}, f"best in {why}", min(found[name].seeds for name in variants))
 
 
-register(
-    Experiment(
-        "table4",
-        TITLE,
-        {"quick": 4, "paper": 25000},
-        runs,
-        section,
-        needs="[imaging]; HAM10000 in RMDN_HAM10000, else a stand-in; at paper scale a GPU",
-    )
-)
+register(Experiment("table4", TITLE, MINUTES, runs, section, needs=NEEDS))
