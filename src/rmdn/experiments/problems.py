@@ -106,6 +106,30 @@ def _synthetic(stages: Sequence[synthetic.Stage], weaker: Mapping[float, Sequenc
     )
 
 
+# What turns a study's table and files into stages.
+_STUDY = (
+    "rmdn.cells",
+    "rmdn.schema",
+    "rmdn.terms",
+    *(f"rmdn.data.{part}" for part in ("folds", "images", "stages", "study")),
+)
+_HAM10000 = ("rmdn.data.ham10000", *(f"rmdn.data.simulate.{part}" for part in ("ham10000", "skin", "draw")))
+
+
+@problem("ham10000", *_STUDY, *_HAM10000)
+def ham10000(
+    size: Sequence[int] = (64, 64), split: str = "lesion", seed: int = 0, stand_in: Mapping[str, Any] | None = None
+) -> Problem:
+    """Seven skin lesions in five stages of rising age; `stand_in`: the arguments of a simulation, None for real data."""
+    from rmdn.data import ham10000 as adapter
+    from rmdn.data import simulate
+    from rmdn.data.images import Images
+    from rmdn.experiments import clinical
+
+    folder = clinical.folder("ham10000", stand_in, simulate.simulate_ham10000)
+    return clinical.problem_of(adapter.load(folder, split=split, seed=seed, images=Images(size=tuple(size))))
+
+
 def delta_name(delta: float) -> str:
     """The name of the test set with the confounder at this strength."""
     return f"delta {delta:g}"
