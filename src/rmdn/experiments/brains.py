@@ -35,19 +35,19 @@ ADNI = {
     "schedule": "cosine",
 }
 VIT = {"patch_size": 16, "num_layers": 6, "num_heads": 8, "hidden_size": 384, "mlp_dim": 1536, "pre_logits_dim": 768}
-ABCD = {"epochs": 50, "batch_size": 128, "lr": 5e-4, "decay": 0.7, "decay_every": 4}
+ABCD = {"epochs": 50, "batch_size": 128, "lr": 5e-4, "decay": 0.7, "decay_every": 4, "workers": 8}
 CNN = {"channels": [8, 16, 32], "pools": [2, 2, 4], "hidden_size": 32}
 
-ADNI_QUICK = {"epochs": 15, "batch_size": 32, "lr": 1e-3}
+ADNI_QUICK = {"epochs": 12, "batch_size": 32, "lr": 1e-3}
 VIT_QUICK = {"patch_size": 8, "num_layers": 2, "num_heads": 4, "hidden_size": 48, "mlp_dim": 96, "pre_logits_dim": 32}
-ABCD_QUICK = {"epochs": 16, "batch_size": 32, "lr": 2e-3}
+ABCD_QUICK = {"epochs": 12, "batch_size": 16, "lr": 2e-3, "workers": 0}
 
 
 def stand_in(name: str, plan: Plan) -> dict[str, Any]:
     """The numbers of "adni"'s or "abcd"'s stand-in."""
     if name == "adni":
-        return plan.at_scale(ADNI_STAND_IN, {"n": 600, "resolution": 6})
-    return plan.at_scale(ABCD_STAND_IN, {"n": 240, "resolution": 6})
+        return plan.at_scale(ADNI_STAND_IN, {"n": 1000, "resolution": 8})
+    return plan.at_scale(ABCD_STAND_IN, {"n": 400, "resolution": 6})
 
 
 def recipe_of(method: str) -> tuple[Recipe, dict[str, Any]]:
@@ -59,7 +59,7 @@ def recipe_of(method: str) -> tuple[Recipe, dict[str, Any]]:
 
 def adni_runs(method: str, plan: Plan) -> list[Run]:
     """The seeds of one method on ADNI."""
-    size = plan.at_scale({"size": [64, 64, 64]}, {"size": [24, 24, 24]})
+    size = plan.at_scale({"size": [64, 64, 64]}, {"size": [16, 16, 16]})
     data = clinical.recipe("adni", size, stand_in("adni", plan))
     network = Recipe("rmdn.models.ViT3d", plan.at_scale(VIT, VIT_QUICK))
     recipe, own = recipe_of(method)
@@ -69,9 +69,9 @@ def adni_runs(method: str, plan: Plan) -> list[Run]:
 
 def abcd_runs(method: str, plan: Plan) -> list[list[Run]]:
     """The repetitions of one method on ABCD, each of five folds; maps of where they look for the two that are drawn."""
-    arguments = plan.at_scale({"size": [64, 64, 64], "augment": True}, {"size": [24, 24, 24], "augment": False})
+    arguments = plan.at_scale({"size": [64, 64, 64], "augment": True}, {"size": [16, 16, 16], "augment": False})
     data = [clinical.recipe("abcd", {"fold": fold, **arguments}, stand_in("abcd", plan)) for fold in range(FOLDS)]
-    network = Recipe("rmdn.models.CNN3d", plan.at_scale(CNN, {"pools": [2, 2, 2]}))
+    network = Recipe("rmdn.models.CNN3d", plan.at_scale(CNN, {"pools": [2, 1, 1]}))
     recipe, own = recipe_of(method)
     settings = plan.at_scale(ABCD, ABCD_QUICK) | own
     also = ("saliency",) if method in (PLAIN, OURS) else ()
