@@ -12,8 +12,8 @@ from rmdn.experiments.experiment import Plan
 from rmdn.experiments.run import Recipe, Run, make
 from rmdn.extras import need
 
-PLAIN, OURS = "Plain", "R-MDN"
-RECALIBRATED = "R-MDN, recalibrated"  # with coefficients exact for the weights as they are after training
+PLAIN, OURS = "Plain", "R-MDN"  # the network alone, and the paper's
+GUARDED = "Guarded R-MDN"
 GROUPS = adni.DIAGNOSES
 GIRL, BOY = 0, 1  # the classes of ABCD
 FOLDS = 5
@@ -50,11 +50,9 @@ def stand_in(name: str, plan: Plan) -> dict[str, Any]:
     return plan.at_scale(ABCD_STAND_IN, {"n": 400, "resolution": 6})
 
 
-def recipe_of(method: str) -> tuple[Recipe, dict[str, Any]]:
-    """A row's method, and the settings that are its own. R-MDN has no regularization on either study."""
-    if method == RECALIBRATED:
-        return Recipe(OURS, {"regularization": 0.0}), {"recalibration": "stage"}
-    return Recipe(method, {"regularization": 0.0} if method == OURS else {}), {}
+def recipe_of(method: str) -> Recipe:
+    """A row's method. The paper's R-MDN has no regularization on either study."""
+    return Recipe(method, {"regularization": 0.0} if method == OURS else {})
 
 
 def adni_runs(method: str, plan: Plan) -> list[Run]:
@@ -62,9 +60,8 @@ def adni_runs(method: str, plan: Plan) -> list[Run]:
     size = plan.at_scale({"size": [64, 64, 64]}, {"size": [16, 16, 16]})
     data = clinical.recipe("adni", size, stand_in("adni", plan))
     network = Recipe("rmdn.models.ViT3d", plan.at_scale(VIT, VIT_QUICK))
-    recipe, own = recipe_of(method)
-    settings = plan.at_scale(ADNI, ADNI_QUICK) | own
-    return [make(data, network, recipe, settings, seed) for seed in plan.runs_of(paper=5, quick=2)]
+    settings = plan.at_scale(ADNI, ADNI_QUICK)
+    return [make(data, network, recipe_of(method), settings, seed) for seed in plan.runs_of(paper=5, quick=2)]
 
 
 def abcd_runs(method: str, plan: Plan) -> list[list[Run]]:
@@ -72,11 +69,10 @@ def abcd_runs(method: str, plan: Plan) -> list[list[Run]]:
     arguments = plan.at_scale({"size": [64, 64, 64], "augment": True}, {"size": [16, 16, 16], "augment": False})
     data = [clinical.recipe("abcd", {"fold": fold, **arguments}, stand_in("abcd", plan)) for fold in range(FOLDS)]
     network = Recipe("rmdn.models.CNN3d", plan.at_scale(CNN, {"pools": [2, 1, 1]}))
-    recipe, own = recipe_of(method)
-    settings = plan.at_scale(ABCD, ABCD_QUICK) | own
+    settings = plan.at_scale(ABCD, ABCD_QUICK)
     also = ("saliency",) if method in (PLAIN, OURS) else ()
     seeds = plan.runs_of(paper=5, quick=2)
-    return [[make(fold, network, recipe, settings, seed, also) for fold in data] for seed in seeds]
+    return [[make(fold, network, recipe_of(method), settings, seed, also) for fold in data] for seed in seeds]
 
 
 def scans(plan: Plan) -> Any:
