@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rmdn.experiments.continual import CNN
-from rmdn.experiments.experiment import Plan
+from rmdn.experiments.experiment import Find, Plan
 from rmdn.experiments.run import Recipe, Run, make
+from rmdn.experiments.store import Record
+from rmdn.experiments.summary import dependences, recalls, records
+from rmdn.metrics import mean_interval
 
 METHODS = ("Plain", "MDN", "P-MDN", "R-MDN", "Guarded R-MDN")
 BATCH_SIZES = (2, 16, 64, 256, 1024)  # Table 7
@@ -16,8 +23,9 @@ ONE_SIZE = 64  # of the figures that vary something else: the paper does not say
 # To the letter of the supplement: Adam, 100 epochs, 1e-4 times 0.8 every 20 epochs, 100 seeds.
 PAPER = {"epochs": 100, "lr": 1e-4, "decay": 0.8, "decay_every": 20}
 SEEDS = 100
+MEASURES = ("|bAcc - A|", "dcor2, group 1", "dcor2, group 2")
 # At the quick scale an epoch is half as long, and small batches, which take more steps in an epoch, get fewer epochs.
-QUICK_EPOCHS = {2: 2, 16: 6, 64: 10, 256: 15, 1024: 25}
+QUICK_EPOCHS = {2: 3, 16: 10, 64: 20, 256: 25, 1024: 25}
 
 
 def runs(method: str | Recipe, batch_size: int, plan: Plan, *, seeds: int = SEEDS) -> list[Run]:
@@ -34,6 +42,53 @@ def also(batch_size: int, seed: int) -> Sequence[str]:
     return ("course", "features") if batch_size in PICTURED and seed < 3 else ("course",)
 
 
-def batch_sizes(plan: Plan, paper: Sequence[int]) -> Sequence[int]:
-    """Those of an experiment at this scale."""
-    return [size for size in paper if plan.scale == "paper" or size in QUICK_EPOCHS]
+def curve_sizes(plan: Plan) -> Sequence[int]:
+    """The batch sizes of Figure 8's curves: at the quick scale Table 7's."""
+    return BATCH_SIZES if plan.scale == "quick" else ALL_BATCH_SIZES
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What the runs of one cell have come to."""
+
+    accuracy: NDArray[np.float64]  # (seeds,) balanced
+    dcor2: NDArray[np.float64]  # (seeds, 2) of features and confounder, in each group
+    best: float  # the theoretical accuracy
+
+    def __len__(self) -> int:
+        return len(self.accuracy)
+
+    @property
+    def deviation(self) -> float:
+        """|bAcc - A| of the runs' mean, in points, as published: runs beside A on both sides make up for each other."""
+        return 100 * abs(float(self.accuracy.mean()) - self.best)
+
+    def values(self, measure: int) -> NDArray[np.float64]:
+        """Of each run: |bAcc - A| in points (0), dcor2 in group 1 (1) or 2 (2)."""
+        return 100 * np.abs(self.accuracy - self.best) if measure == 0 else self.dcor2[:, measure - 1]
+
+
+Scores = Mapping[str, Mapping[int, Outcomes]]  # of each method at each batch size
+
+
+def outcomes(runs: Sequence[Run], find: Find) -> Outcomes:
+    """From the records that are there."""
+    return gathered(records(runs, find))
+
+
+def gathered(found: Sequence[Record]) -> Outcomes:
+    """Balanced accuracies and dependences on the test set at the end."""
+    return Outcomes(
+        np.array([recalls(record)[-1, -1].mean() for record in found]),
+        np.array([dependences(record)[-1, -1] for record in found]).reshape(-1, 2),
+        float(found[0]["best"][-1]) if found else float("nan"),
+    )
+
+
+def half_width(values: NDArray[np.float64]) -> float | None:
+    """Half of the mean's 95 % interval; None of a single run."""
+    kept = values[np.isfinite(values)]
+    if len(kept) < 2:
+        return None
+    interval = mean_interval(kept)
+    return float(interval.high - interval.value)
