@@ -40,18 +40,20 @@ CNN = {"channels": [8, 16, 32], "pools": [2, 2, 4], "hidden_size": 32}
 
 ADNI_QUICK = {"epochs": 12, "batch_size": 32, "lr": 1e-3}
 VIT_QUICK = {"patch_size": 8, "num_layers": 2, "num_heads": 4, "hidden_size": 48, "mlp_dim": 96, "pre_logits_dim": 32}
-ABCD_QUICK = {"epochs": 12, "batch_size": 16, "lr": 2e-3, "workers": 0}
+ABCD_QUICK = {"epochs": 14, "batch_size": 16, "lr": 2e-3, "workers": 0}
 
 
 def stand_in(name: str, plan: Plan) -> dict[str, Any]:
     """The numbers of "adni"'s or "abcd"'s stand-in."""
     if name == "adni":
         return plan.at_scale(ADNI_STAND_IN, {"n": 1000, "resolution": 8})
-    return plan.at_scale(ABCD_STAND_IN, {"n": 400, "resolution": 6})
+    return plan.at_scale(ABCD_STAND_IN, {"n": 320, "resolution": 6})
 
 
-def recipe_of(method: str) -> Recipe:
+def recipe_of(method: str, plan: Plan) -> Recipe:
     """A row's method. The paper's R-MDN has no regularization on either study."""
+    if method == GUARDED:
+        return Recipe(method, plan.at_scale({}, {"looks": 4}))
     return Recipe(method, {"regularization": 0.0} if method == OURS else {})
 
 
@@ -61,7 +63,7 @@ def adni_runs(method: str, plan: Plan) -> list[Run]:
     data = clinical.recipe("adni", size, stand_in("adni", plan))
     network = Recipe("rmdn.models.ViT3d", plan.at_scale(VIT, VIT_QUICK))
     settings = plan.at_scale(ADNI, ADNI_QUICK)
-    return [make(data, network, recipe_of(method), settings, seed) for seed in plan.runs_of(paper=5, quick=2)]
+    return [make(data, network, recipe_of(method, plan), settings, seed) for seed in plan.runs_of(paper=5, quick=2)]
 
 
 def abcd_runs(method: str, plan: Plan) -> list[list[Run]]:
@@ -72,7 +74,7 @@ def abcd_runs(method: str, plan: Plan) -> list[list[Run]]:
     settings = plan.at_scale(ABCD, ABCD_QUICK)
     also = ("saliency",) if method in (PLAIN, OURS) else ()
     seeds = plan.runs_of(paper=5, quick=2)
-    return [[make(fold, network, recipe_of(method), settings, seed, also) for fold in data] for seed in seeds]
+    return [[make(fold, network, recipe_of(method, plan), settings, seed, also) for fold in data] for seed in seeds]
 
 
 def scans(plan: Plan) -> Any:
