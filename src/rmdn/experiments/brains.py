@@ -8,7 +8,7 @@ import numpy as np
 
 from rmdn.data import abcd, adni, simulate
 from rmdn.experiments import clinical
-from rmdn.experiments.experiment import Plan
+from rmdn.experiments.experiment import Plan, Scale
 from rmdn.experiments.run import Recipe, Run, make
 from rmdn.extras import need
 
@@ -18,6 +18,12 @@ GROUPS = adni.DIAGNOSES
 GIRL, BOY = 0, 1  # the classes of ABCD
 FOLDS = 5
 RACES = ("White", "Black", "Hispanic", "Asian", "Other")  # 1 to 5 in ABCD's table
+
+ADNI_NEEDS = "[imaging]; ADNI in RMDN_ADNI, else a stand-in; at paper scale a GPU"
+ABCD_NEEDS = "[imaging]; ABCD in RMDN_ABCD, else a stand-in; at paper scale a GPU"
+# About how long all methods take on two cores.
+ADNI_MINUTES: dict[Scale, float] = {"quick": 1.5, "paper": 6000}
+ABCD_MINUTES: dict[Scale, float] = {"quick": 4, "paper": 30_000}
 
 # Real data have as many rows as they have. The paper took 3,880 scans, and 10,686 children with a puberty score; without
 # one are 3 % more in the stand-in.

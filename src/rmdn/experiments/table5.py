@@ -149,9 +149,9 @@ register(
     Experiment(
         "table5",
         "Table 5. ADNI: diagnosis over years",
-        {"quick": 1.5, "paper": 6000},
+        brains.ADNI_MINUTES,
         runs,
         section,
-        needs="[imaging]; ADNI in RMDN_ADNI, else a stand-in; at paper scale a GPU",
+        needs=brains.ADNI_NEEDS,
     )
 )

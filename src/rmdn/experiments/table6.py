@@ -172,9 +172,9 @@ register(
     Experiment(
         "table6",
         "Table 6. ABCD: boys or girls",
-        {"quick": 4, "paper": 30_000},
+        brains.ABCD_MINUTES,
         runs,
         section,
-        needs="[imaging]; ABCD in RMDN_ABCD, else a stand-in; at paper scale a GPU",
+        needs=brains.ABCD_NEEDS,
     )
 )
