@@ -99,10 +99,9 @@ def children(plan: Plan) -> Any:
         numbers = stand_in("abcd", plan)
         drawn = simulate.abcd.draw_children(numbers["n"], np.random.default_rng(numbers["seed"]))
         rows = drawn.assign(sex=drawn["sex"].map(abcd.SEXES)).rename(columns={"score": "pds"})
-    pandas = need("pandas", "study")
-    numbers = pandas.to_numeric(rows["race"], errors="coerce") if "race" in rows else None
     names = dict(enumerate(RACES, start=1))
-    return rows.assign(race=None if numbers is None else numbers.map(names))
+    told = need("pandas", "study").to_numeric(rows["race"], errors="coerce").map(names) if "race" in rows else None
+    return rows.assign(race=told)
 
 
 def stand_in_note(name: str) -> list[str]:

@@ -21,7 +21,9 @@ def section(plan: Plan, find: Find) -> Section:
         "Figure 17. ABCD: the regions in a glass brain",
         "The ten most salient regions of the Harvard-Oxford atlas, each filled with its mean saliency.",
         [
-            Picture(f"{method}: {', '.join(found.regions)}.", drawn(found, method), f"Glass brain of {method}'s top regions")
+            Picture(
+                f"{method}: {', '.join(found.regions)}.", drawn(found, method), f"Glass brain of {method}'s top regions"
+            )
             for method, found in found_regions(plan, find, ATLAS).items()
         ],
         command=f"rmdn reproduce figure17 --scale {plan.scale}",

@@ -57,8 +57,8 @@ def section(plan: Plan, find: Find) -> Section:
     return Section(
         "figure6",
         "Figure 6. ABCD: regions that tell boys from girls",
-        "The cerebellum is the region most affected by the confounder. The paper names the Harvard atlas, in its common form "
-        "without a cerebellum; the regions here are those of AAL, and Figure 17 has Harvard-Oxford's.",
+        "The cerebellum is the region most affected by the confounder. The paper names the Harvard atlas, which in its "
+        "common form has no cerebellum; the regions here are those of AAL, and Figure 17 has Harvard-Oxford's.",
         parts,
         claims(found, repetitions(plan, find)),
         command=f"rmdn reproduce figure6 --scale {plan.scale}",

@@ -46,7 +46,9 @@ class Run:
     method: Recipe
     settings: Mapping[str, Any]  # of `rmdn.training.Settings`, without the seed
     seed: int  # of the weights and of training; the data have their own
-    also: Sequence[str] = ()  # costly measures: "course" (dcor2 after each epoch), "features" and "saliency" (kept for pictures)
+    also: Sequence[
+        str
+    ] = ()  # costly measures: "course" (dcor2 after each epoch), "features" and "saliency" (kept for pictures)
 
     @property
     def key(self) -> str:

@@ -29,9 +29,11 @@ def kept(network: nn.Module, strategy: Strategy, problem: Problem) -> Mapping[st
     test = problem.stages[-1].test
     rows = test if isinstance(test, tuple) else map(torch.stack, zip(*(test[i] for i in range(len(test))), strict=True))
     device = next(network.parameters()).device
-    batch = strategy.prepare(Batch(*(part.to(device) for part in rows)))
-    confounders = batch.confounders if isinstance(network, Deconfounded) else None
-    found = saliency_map(network, batch.images, confounders=confounders)
+    images, confounders, labels = (part.to(device) for part in rows)
+    batch = strategy.prepare(Batch(images, confounders, labels))
+    found = saliency_map(
+        network, batch.images, confounders=batch.confounders if isinstance(network, Deconfounded) else None
+    )
     return {"saliency": found.astype(np.float32), "affine": np.asarray(problem.affine, np.float64)}
 
 

@@ -11,6 +11,7 @@ from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.experiments.table9 import chi2, runs, verdict
 from rmdn.extras import need
 from rmdn.report import Cell, Claim, Section, Table
+from rmdn.report.numbers import NONE
 
 SEXES = ("boy", "girl")
 AGE, SCORE = "age", "pds"
@@ -19,7 +20,13 @@ NAMES = {AGE: "Age (in months)", SCORE: "PDS"}
 PUBLISHED = {AGE: (119.18, 7.562, 118.80, 7.525), SCORE: (1.372, 0.622, 2.182, 0.907)}
 PUBLISHED_P = {AGE: ">0.001", SCORE: "<0.001", "race": ">0.001"}
 # How many boys, how many girls.
-PUBLISHED_RACES = {"White": (2953, 2659), "Black": (702, 735), "Hispanic": (1060, 999), "Asian": (103, 114), "Other": (567, 529)}
+PUBLISHED_RACES = {
+    "White": (2953, 2659),
+    "Black": (702, 735),
+    "Hispanic": (1060, 999),
+    "Asian": (103, 114),
+    "Other": (567, 529),
+}
 ALPHA = 0.001  # the paper's
 
 
@@ -30,12 +37,16 @@ def section(plan: Plan, find: Find) -> Section:
     rows: list[list[str | Cell]] = []
     for name, published in PUBLISHED.items():
         cells = [
-            Cell(float(values.mean()), float(values.std()), *published[2 * i : 2 * i + 2])
+            Cell(
+                float(values.mean()), float(values.std()), published=published[2 * i], published_spread=published[2 * i + 1]
+            )
             for i, values in enumerate(of_sexes(children, name))
         ]
         rows.append([NAMES[name], *cells, p_text(p[name]), PUBLISHED_P[name]])
     for race, numbers in races(children).items():
-        cells = [Cell(n, published=published, digits=0) for n, published in zip(numbers, PUBLISHED_RACES[race], strict=True)]
+        cells = [
+            Cell(n, published=published, digits=0) for n, published in zip(numbers, PUBLISHED_RACES[race], strict=True)
+        ]
         rows.append([race, *cells, p_text(p["race"]), PUBLISHED_P["race"]])
     table = Table(
         f"{len(children):,} children at their first visit: mean and standard deviation, or how many.",
@@ -46,8 +57,8 @@ def section(plan: Plan, find: Find) -> Section:
     return Section(
         "table10",
         "Table 10. ABCD: variables of boys and girls",
-        "What the data are, before any training. The puberty score (PDS, 1 to 5) differs between the sexes and shows in the "
-        "images: it confounds.",
+        "What the data are, before any training. The puberty score (PDS, 1 to 5) differs between the sexes and shows in "
+        "the images: it confounds.",
         [table],
         claims(p, [float(values.mean()) for values in of_sexes(children, SCORE)]),
         command=f"rmdn reproduce table10 --scale {plan.scale}",
@@ -76,7 +87,7 @@ def p_values(children: Any) -> dict[str, float]:
 
 def p_text(p: float) -> str:
     """As the paper writes it, where it is small."""
-    return "–" if np.isnan(p) else f"{p:.2g}" if p >= ALPHA else f"<{ALPHA}"
+    return NONE if np.isnan(p) else f"{p:.2g}" if p >= ALPHA else f"<{ALPHA}"
 
 
 def claims(p: dict[str, float], scores: list[float]) -> list[Claim]:

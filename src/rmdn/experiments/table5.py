@@ -66,26 +66,28 @@ def section(plan: Plan, find: Find) -> Section:
         last = dcor2(of)[-1] if of else np.empty((0, len(GROUPS)))  # (tested on, group)
         published = PUBLISHED.get(method, (None,) * 6)
         cells = [
-            cell(last[:, GROUPS.index(group)].tolist(), *published[2 * i : 2 * i + 2], digits=2)
+            cell(last[:, GROUPS.index(group)].tolist(), published[2 * i], published[2 * i + 1], digits=2)
             for i, group in enumerate(COLUMNS)
         ]
         rows.append([method, *cells])
     table = Table(
-        "dcor² of features with age and sex within a group, after the last stage: mean and standard deviation over the test "
-        "sets of the five stages, each the mean over seeds. The paper does not say what its spread is over, and names no "
-        "test. A test set with fewer than four scans of a group has no value for it. Nearer 0 is better.",
+        "dcor² of features with age and sex within a group, after the last stage: mean and standard deviation over "
+        "the test sets of the five stages, each the mean over seeds. The paper does not say what its spread is over, "
+        "and names no test. A test set with fewer than four scans of a group has no value for it. Nearer 0 is better.",
         ["Method", *(f"dcor² ({group})" for group in COLUMNS)],
         rows,
     )
     return Section(
         "table5",
         "Table 5. ADNI: diagnosis over years of acquisition",
-        "Controls (CN), mild cognitive impairment (MCI) and Alzheimer's disease (AD) in five stages: up to 2010, 2011, 2012, "
-        "2013, from 2014. Age and sex are the confounders. A 3D vision transformer, R-MDN at its pre-logits layer; AdamW, "
-        "batches of 128, 50 epochs a stage at 1e-5 with cosine annealing. A fifth of the people is held out in all stages; "
-        "the paper says neither how it drew its test sets, nor where R-MDN stood, nor how often it trained.\n\nScans of one "
-        "person are alike in features and in age, which dcor² cannot tell from a dependence: with few people it is high for "
-        "every method. BR-Net is left out as in the paper: it does not scale to two confounders.",
+        "Controls (CN), mild cognitive impairment (MCI) and Alzheimer's disease (AD) in five stages: up to 2010, "
+        "2011, 2012, 2013, from 2014. Age and sex are the confounders. A 3D vision transformer, R-MDN at its pre- "
+        "logits layer; AdamW, batches of 128, 50 epochs a stage at 1e-5 with cosine annealing. A fifth of the people "
+        "is held out in all stages; the paper says neither how it drew its test sets, nor where R-MDN stood, nor how "
+        "often it trained.\n\n"
+        "Scans of one person are alike in features and in age, which dcor² cannot tell from a dependence: with few "
+        "people it is high for every method. BR-Net is left out as in the paper: it does not scale to two "
+        "confounders.",
         [table],
         claims(found),
         command=f"rmdn reproduce table5 --scale {plan.scale}",

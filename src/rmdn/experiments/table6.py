@@ -59,16 +59,14 @@ def measures(record: Record) -> list[float]:
 def section(plan: Plan, find: Find) -> Section:
     """The table, the tests under it, and what the paper says of it."""
     found = scores(plan, find)
-    rows: list[list[str | Cell]] = [
-        [
-            method,
-            *(
-                cell(of[measure], *PUBLISHED.get(method, (None,) * 12)[2 * i : 2 * i + 2], digits=digits)
-                for i, (measure, digits) in enumerate(DIGITS.items())
-            ),
+    rows: list[list[str | Cell]] = []
+    for method, of in found.items():
+        published = PUBLISHED.get(method, (None,) * 2 * len(DIGITS))
+        cells = [
+            cell(of[measure], published[2 * i], published[2 * i + 1], digits)
+            for i, (measure, digits) in enumerate(DIGITS.items())
         ]
-        for method, of in found.items()
-    ]
+        rows.append([method, *cells])
     notes = [
         tested(
             kruskal_conover,
@@ -81,7 +79,7 @@ def section(plan: Plan, find: Find) -> Section:
     table = Table(
         "Mean and standard deviation over repetitions, each the mean of its five folds: the published spread is less than "
         "what chance makes of a single fold of 2,000 children. Boys are the positive class. The measures of interest are "
-        f"TPR \N{MINUS SIGN} TNR and dcor²: nearer 0 is better.",
+        "TPR \N{MINUS SIGN} TNR and dcor²: nearer 0 is better.",
         ["Method", *DIGITS],
         rows,
         notes,
@@ -152,7 +150,9 @@ def _modest(found: Scores) -> Claim:
 
 
 def _rivals_fail(found: Scores) -> Claim:
-    text = "MDN and P-MDN are more accurate than R-MDN, but know more of the confounder than the base network or are less fair"
+    text = (
+        "MDN and P-MDN are more accurate than R-MDN, but know more of the confounder than the base network or are less fair"
+    )
     mean, count = means(found, [PLAIN, "MDN", "P-MDN", OURS])
     if not count:
         return claim(text, None, "not enough runs", 0)

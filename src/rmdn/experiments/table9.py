@@ -65,7 +65,7 @@ def claims(found: dict[tuple[str, str], list[int]]) -> list[Claim]:
     same = chi2([[n for row in table.values() for n in row] for table in (found, PUBLISHED)])
     return [
         verdict(text, different, different < ALPHA),
-        verdict(f"Scans are distributed as published (\N{GREEK SMALL LETTER CHI}²-test)", same, same >= ALPHA),
+        verdict("Scans are distributed as published (\N{GREEK SMALL LETTER CHI}²-test)", same, same >= ALPHA),
     ]
 
 
