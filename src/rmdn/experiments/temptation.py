@@ -103,7 +103,7 @@ def picture(findings: Findings) -> Figure:
 
     figure = Figure(figsize=(10, 4))
     course, strength = figure.subplots(1, 2, sharey=True)
-    looks = style.looks(["plain", "R-MDN"]).values()
+    looks = style.looks(["Plain", "R-MDN"]).values()
     for (name, one), look in zip(findings.networks.items(), looks, strict=True):
         course.plot(range(1, len(one.accuracy)), one.accuracy[:-1], label=name, **{**look.line, "marker": ""})
         course.plot(len(one.accuracy) - 1, one.accuracy[-1], **look.line)
