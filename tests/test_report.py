@@ -15,6 +15,7 @@ from rmdn.report import Cell, Claim, Picture, Report, Section, Table, numbers, p
 from rmdn.report.html import render
 from rmdn.report.parts import PNG
 
+MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 NASTY = "<script>alert(1)</script> & \"quotes\" 'n' {{ braces }} [bold]"
 
 
@@ -85,7 +86,14 @@ def printed(made, width=100):
 
 @pytest.mark.parametrize(
     ("value", "digits", "text"),
-    [(0.1236, 3, "0.124"), (-0.5, 1, "−0.5"), (-0.0001, 2, "0.00"), (None, 3, "–"), (float("nan"), 3, "–"), (3, 0, "3")],
+    [
+        (0.1236, 3, "0.124"),
+        (-0.5, 1, f"{MINUS}0.5"),
+        (-0.0001, 2, "0.00"),
+        (None, 3, DASH),
+        (float("nan"), 3, DASH),
+        (3, 0, "3"),
+    ],
 )
 def test_a_number_has_its_digits_a_real_minus_and_a_dash_for_none(value, digits, text):
     assert numbers.number(value, digits) == text
@@ -96,9 +104,9 @@ def test_a_number_has_its_digits_a_real_minus_and_a_dash_for_none(value, digits,
     [
         (Cell(0.12, 0.0304), "0.120 ± 0.030", "", ""),
         (Cell(0.12, 0.03, 0.02, 0.01, digits=2), "0.12 ± 0.03", "0.02 ± 0.01", "+0.10"),
-        (Cell(0.12, None, 0.2, 0.05), "0.120", "0.20 ± 0.05", "−0.080"),
-        (Cell(None, None, -0.0037, 0.0002), "–", "−0.0037 ± 0.0002", ""),
-        (Cell(None, 0.1), "–", "", ""),
+        (Cell(0.12, None, 0.2, 0.05), "0.120", "0.20 ± 0.05", f"{MINUS}0.080"),
+        (Cell(None, None, -0.0037, 0.0002), DASH, f"{MINUS}0.0037 ± 0.0002", ""),
+        (Cell(None, 0.1), DASH, "", ""),
         (Cell(71.5, None, 100 * 0.0071), "71.500", "0.71", "+70.790"),
         (Cell(0.5, None, 1e-7), "0.500", "0.0000001", "+0.500"),
     ],
