@@ -61,16 +61,6 @@ def test_unknown_names_are_attribute_errors():
     assert "metrics" in dir(rmdn)
 
 
-def test_the_demo_draws_its_picture_and_prints_its_table(tmp_path, capsys):
-    from rmdn.commands import app
-
-    app(["demo", "--epochs", "1", "--per-group", "16", "--folder", str(tmp_path)], standalone_mode=False)
-    assert (tmp_path / "demo.png").stat().st_size > 10_000
-    text = capsys.readouterr().out
-    assert "0.833" in text
-    assert "with R-MDN" in text
-
-
 def test_help_of_every_command_is_complete(capsys):
     from rmdn.commands import app
 
