@@ -20,7 +20,6 @@ check: install
 	$(BIN)/ruff check
 	$(BIN)/mypy
 bench: install
-	$(BIN)/python benchmarks/layer.py $(ARGS)
-	$(BIN)/python benchmarks/complexity.py
+	$(BIN)/rmdn bench $(ARGS)
 reproduce: install
 	$(BIN)/rmdn reproduce $(ARGS)
