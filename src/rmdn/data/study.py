@@ -30,6 +30,15 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class StageImages:
+    """A stage's training and test images."""
+
+    name: str
+    train: ImageDataset
+    test: ImageDataset
+
+
+@dataclass(frozen=True)
 class Columns:
     """Which column of a table plays which part; `split` holds "train" and "test"."""
 
@@ -87,6 +96,10 @@ class Study:
         here = self.stages[stage]
         return self._dataset(here.train, train=True), self._dataset(here.test, train=False)
 
+    def splits(self) -> list[StageImages]:
+        """All stages as `rmdn.training.train` takes them."""
+        return [StageImages(stage.name, *self.datasets(i)) for i, stage in enumerate(self.stages)]
+
     def describe(self) -> str:
         """What is in the study and what was done to it, in words."""
         lines = [f"{self.name}: {len(self.rows)} images in {len(self.stages)} stage(s)."]
@@ -133,7 +146,9 @@ def assemble(
     for needed in (columns.image, columns.label, columns.subject, columns.site, columns.split, *split.by):
         if needed is not None:
             column(rows, needed)
-    rows, notes = _complete(rows.reset_index(drop=True), schema, list(notes))
+    rows = rows.reset_index(drop=True)
+    schema.check(rows)  # while rows have the numbers that they have in the table
+    rows, notes = _complete(rows, schema, list(notes))
     names = _label_names(rows, columns.label, label_names)
     stage_of, stage_names = (stages or everything())(rows)
     test = _test_rows(rows, columns, split, stage_of, bool(names))
