@@ -154,6 +154,14 @@ def test_bad_cells_are_named_by_their_row_in_the_table(tmp_path, cell, message):
         table.load(path, confounders=Schema((Number("age"),)), subject="id", size=(6, 4))
 
 
+def test_a_confounder_that_is_the_label_is_named_before_training(tmp_path):
+    labels = ["ill" if i % 4 < 2 else "well" for i in range(N)]  # p0, p1, ...: by subject
+    path = make_csv(tmp_path, label=labels, hospital=["north" if label == "ill" else "south" for label in labels])
+    with pytest.warns(RMDNWarning, match=r"'label' \(VIF inf\).*'hospital=south' hardly overlaps between classes"):
+        table.load(path, confounders=["hospital", "age"], subject="id", size=(6, 4))
+    table.load(path, confounders=["age", "sex"], subject="id", size=(6, 4))
+
+
 def test_a_study_trains_as_it_is(tmp_path):
     pytest.importorskip("lightning")
     from rmdn.models import CNN2d
