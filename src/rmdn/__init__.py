@@ -7,12 +7,14 @@ from typing import Any
 
 from rmdn import errors, recursion
 from rmdn.deconfound import Deconfounded, deconfound
-from rmdn.layers import RMDN, ConfounderLayer
+from rmdn.layers import MDN, PMDN, RMDN, ConfounderLayer
 from rmdn.placement import vit_places
 from rmdn.recalibration import recalibrate
 
 __version__ = "0.1.0"
 __all__ = [
+    "MDN",
+    "PMDN",
     "RMDN",
     "ConfounderLayer",
     "Deconfounded",

@@ -106,6 +106,9 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": gpu,
+        "tf32": {"matmul": torch.backends.cuda.matmul.allow_tf32, "cudnn": torch.backends.cudnn.allow_tf32}
+        if gpu
+        else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "rmdn": rmdn.__version__,

@@ -18,10 +18,12 @@ import rmdn
 from rmdn.errors import SettingError
 from rmdn.experiments.problems import Problem
 from rmdn.models.vit import ViT2d, ViT3d
-from rmdn.strategies import ACIL, EWC, FOAL, BRNet, Gate, Hinges, LwF, PackNet, Pixel, Plain, Strategy
+from rmdn.strategies import ACIL, EWC, FOAL, MDN, PMDN, BRNet, Gate, Hinges, LwF, PackNet, Pixel, Plain, Stagewise, Strategy
 
 Prepared = tuple[nn.Module, Strategy]
 At = str | Sequence[str] | None
+_MDN = ("rmdn.layers.mdn", "rmdn.layers.training", "rmdn.layers.base", "rmdn.recursion", "rmdn.strategies.mdn")
+_PMDN = ("rmdn.layers.pmdn", "rmdn.layers.training", "rmdn.layers.base", "rmdn.strategies.pmdn")
 _RMDN = ("rmdn.layers.rmdn", "rmdn.layers.base", "rmdn.recursion")
 
 
@@ -99,6 +101,24 @@ def brnet(network: nn.Module, problem: Problem, **options: Any) -> Prepared:
     return network, BRNet(**options)
 
 
+@method("MDN", _MDN)
+def mdn(network: nn.Module, problem: Problem, *, at: At = None, **options: Any) -> Prepared:
+    """Least squares by the Gram matrix of each stage's whole training set."""
+    return deconfounded(network, problem, at, layer=rmdn.MDN, **options), MDN()
+
+
+@method("Stage-specific MDN", (*_MDN, "rmdn.strategies.stagewise"))
+def stagewise_mdn(network: nn.Module, problem: Problem, *, at: At = None, **options: Any) -> Prepared:
+    """The same with a network of its own for each stage."""
+    return deconfounded(network, problem, at, layer=rmdn.MDN, **options), Stagewise(MDN())
+
+
+@method("P-MDN", _PMDN)
+def pmdn(network: nn.Module, problem: Problem, *, at: At = None, **options: Any) -> Prepared:
+    """Coefficients by gradient descent, in turn with the network's steps."""
+    return deconfounded(network, problem, at, layer=rmdn.PMDN, **options), PMDN()
+
+
 @method("R-MDN", _RMDN)
 def rmdn_as_published(
     network: nn.Module, problem: Problem, *, at: At = None, regularization: float = 1e-4, **options: Any
@@ -108,18 +128,42 @@ def rmdn_as_published(
     return deconfounded(network, problem, at, regularization=regularization, **options), Plain()
 
 
-GUARDED = {"recalibration": "stage", "holdout": 0.2}
+_STRATEGIES = tuple(f"rmdn.strategies.{name}" for name in ("ewc", "gate", "hinges", "lwf"))
 
 
-@method("Guarded R-MDN", (*_RMDN, "rmdn.strategies.gate", "rmdn.strategies.hinges"), GUARDED)
-def guarded(
-    network: nn.Module, problem: Problem, *, at: At = None, knots: int = 5, z: float = 2.0, **options: Any
+@method("R-MDN variant", (*_RMDN, *_STRATEGIES))
+def variant(
+    network: nn.Module,
+    problem: Problem,
+    *,
+    at: At = None,
+    knots: int = 0,
+    ewc: float = 0.0,
+    lwf: float = 0.0,
+    looks: int = 0,
+    z: float = 2.0,
+    **options: Any,
 ) -> Prepared:
-    """Ours: R-MDN on a bent confounder, recalibrated at stage ends, behind a gate (docs/methods/guarded.md)."""
-    strategy = Hinges(knots=knots)
-    columns = strategy.columns(problem.num_confounders)
+    """R-MDN with what can be put around it: bent confounders, EWC, LwF, a gate; nothing of it where the number is 0."""
+    strategy: Strategy = Plain()
+    columns = problem.num_confounders
+    if ewc:
+        strategy = EWC(strategy, strength=ewc)
+    if lwf:
+        strategy = LwF(strategy, strength=lwf)
+    if knots:
+        strategy = hinges = Hinges(strategy, knots=knots)
+        columns = hinges.columns(problem.num_confounders)
+    if looks:
+        strategy = Gate(strategy, z=z, looks=looks)
     options = {"regularization": 1e-4, "inplace": True, **options}
-    return deconfounded(network, problem, at, columns, **options), Gate(strategy, z=z)
+    return deconfounded(network, problem, at, columns, **options), strategy
+
+
+@method("Guarded R-MDN", (*_RMDN, "rmdn.strategies.gate"), {"holdout": 0.2})
+def guarded(network: nn.Module, problem: Problem, *, looks: int = 10, z: float = 2.0, **options: Any) -> Prepared:
+    """Ours: every stage ends with the network that a gate has kept, its layers recalibrated (docs/methods/guarded.md)."""
+    return variant(network, problem, looks=looks, z=z, **options)
 
 
 @method("EWC", ("rmdn.strategies.ewc",))

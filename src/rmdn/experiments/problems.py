@@ -69,10 +69,15 @@ def make(name: str, arguments: Mapping[str, Any]) -> Problem:
 
 
 @problem("continual", "rmdn.data.synthetic")
-def continual(dataset: int, per_group: int = 1024, seed: int = 0, deltas: Sequence[float] = ()) -> Problem:
+def continual(
+    dataset: int, per_group: int = 1024, seed: int = 0, deltas: Sequence[float] = (), shared_draws: bool = False
+) -> Problem:
     """The paper's data sets 1 to 3; `deltas`: further test sets, with the confounder at these strengths."""
-    weaker = {delta: synthetic.continual(dataset, per_group, seed=seed, delta=delta) for delta in deltas}
-    return _synthetic(synthetic.continual(dataset, per_group, seed=seed), weaker)
+
+    def stages(delta: float = 1.0) -> list[synthetic.Stage]:
+        return synthetic.continual(dataset, per_group, seed=seed, delta=delta, shared_draws=shared_draws)
+
+    return _synthetic(stages(), {delta: stages(delta) for delta in deltas})
 
 
 @problem("moving", "rmdn.data.synthetic")

@@ -8,14 +8,19 @@ from rmdn.strategies.foal import FOAL
 from rmdn.strategies.gate import Gate
 from rmdn.strategies.hinges import Hinges
 from rmdn.strategies.lwf import LwF
+from rmdn.strategies.mdn import MDN
 from rmdn.strategies.packnet import PackNet
 from rmdn.strategies.pixel import Pixel
 from rmdn.strategies.plain import Plain
+from rmdn.strategies.pmdn import PMDN
+from rmdn.strategies.stagewise import Stagewise
 
 __all__ = [
     "ACIL",
     "EWC",
     "FOAL",
+    "MDN",
+    "PMDN",
     "BRNet",
     "Batch",
     "Gate",
@@ -26,6 +31,7 @@ __all__ = [
     "Pixel",
     "Plain",
     "StageData",
+    "Stagewise",
     "Strategy",
     "Wrapper",
 ]

@@ -10,6 +10,7 @@ Subclass `Strategy` and define what differs. The loop calls, on the same object 
         for each batch:                   (step, which you may replace:)
             loss(network, batch)          -> Outcome(loss, logits); ONE forward pass, by `forward`
             after_backward(network)       gradients are there, the optimizer has not stepped yet
+        end_epoch(network, data, ...)     after each epoch, and after recalibration where that is due
         end_stage(network, data)          after recalibration; then every test set goes through `predict`
 
 State that matters goes into `state_dict` (plain tensors, numbers, strings, lists, dicts); a resumed run calls setup and
@@ -89,6 +90,9 @@ class Strategy:
     def after_backward(self, network: nn.Module) -> None:
         """Read or change gradients; a parameter whose `grad` is None keeps its value in this step."""
 
+    def end_epoch(self, network: nn.Module, data: StageData, epoch: int, epochs: int) -> None:
+        """After an epoch (from 0) of so many, and after recalibration where that is due."""
+
     def end_stage(self, network: nn.Module, data: StageData) -> None:
         """After a stage's last batch, and after recalibration; the evaluation follows."""
 
@@ -154,6 +158,10 @@ class Wrapper(Strategy):
     def after_backward(self, network: nn.Module) -> None:
         """The base's."""
         self.base.after_backward(network)
+
+    def end_epoch(self, network: nn.Module, data: StageData, epoch: int, epochs: int) -> None:
+        """The base's."""
+        self.base.end_epoch(network, data, epoch, epochs)
 
     def end_stage(self, network: nn.Module, data: StageData) -> None:
         """The base's."""

@@ -1,4 +1,4 @@
-"""A gate at each stage's end: new weights are taken only if held-out rows show that they know more than the old ones."""
+"""A gate: new weights are kept only if held-out rows show that they know more than the weights kept so far."""
 
 from __future__ import annotations
 
@@ -9,61 +9,98 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rmdn.deconfound import Deconfounded
 from rmdn.errors import SettingError
 from rmdn.extras import need
+from rmdn.layers import RMDN
+from rmdn.recalibration import recalibrate
 from rmdn.strategies.base import StageData, Strategy, Wrapper, class_scores
+
+FOLDS = 5  # a row is judged by a fit on the rows of the other folds
 
 
 class Gate(Wrapper):
-    """Takes a stage back that has brought nothing beyond the confounders.
+    """Ends every stage with the best network that it has seen, judged by what that knows beyond the confounders.
 
-    After a stage's training, and after recalibration, both networks, the new one and that of the stage before, are asked
-    about rows which no step has seen (`Settings(holdout=0.2)`). What counts is how well a label can be told from the
-    network's answer *and* the confounders together: so a network gains nothing by knowing the confounder. Where the new
-    network is not better by more than chance explains, the old weights and coefficients come back, and the wrapped
-    strategies see them at the stage's end (an LwF teacher is what has passed the gate). In a stage without signal the
-    labels are noise, and training on noise buries what was learned; this keeps it.
+    Some times in a stage, the network as it is (its R-MDN layers recalibrated) is asked about rows which no step has seen
+    (`Settings(holdout=0.2)`). What counts is how well a label can be told from the network's answer *and* the confounders
+    together: so a network gains nothing by knowing the confounder. The best look of a stage is kept, if it is better than
+    the network that the stage began with by more than chance explains; training goes on in any case. At the stage's end
+    the kept network comes back, and the wrapped strategies see it (an LwF teacher has passed the gate).
+
+    So a stage whose labels are noise changes nothing, where training on them would bury what was learned; and a stage in
+    which the network begins to learn its rows by heart, by which it finds ways around the layers, ends before that.
 
     Args:
         base: how a stage is trained; plain training by default.
-        z: by how many standard errors the new network's mean log-likelihood must be the better one.
+        z: by how many standard errors a look's mean log-likelihood must be above that of the stage's begin.
+        looks: how many times a stage is judged, evenly spread, the last time at its end.
     """
 
-    def __init__(self, base: Strategy | None = None, *, z: float = 2.0) -> None:
+    def __init__(self, base: Strategy | None = None, *, z: float = 2.0, looks: int = 10) -> None:
         super().__init__(base)
-        if not math.isfinite(z):
-            raise SettingError(f"z={z} is not a number of standard errors; give one, such as 2.")
-        self.z = z
-        self.before: dict[str, Tensor] | None = None
-        self.taken: list[bool] = []  # of each stage: whether it passed
+        if not math.isfinite(z) or looks < 1:
+            raise SettingError(
+                f"z={z}, looks={looks}: give a number of standard errors, such as 2, and at least one look a stage."
+            )
+        self.z, self.looks = z, looks
+        self.kept: dict[str, Tensor] | None = None  # the network's state; None until the first look of all
+        self.before: Tensor | None = None  # evidence of the network that the stage began with, on its held-out rows (N,)
+        self.known: Tensor | None = None  # that of the kept network (N,)
+        self.taken: list[int] = []  # of each stage: the look whose network was kept last, from 1; 0: none, nothing changed
 
     def begin_stage(self, network: nn.Module, data: StageData) -> None:
-        """Keep what the network is now; the first stage passes in any case."""
-        self.before = copied(network) if data.stage else None
+        """What the stage begins with must be beaten; before the first stage that is nothing."""
         super().begin_stage(network, data)
+        self.before = self.known = None
+        self.taken.append(0)
+        if self.kept is not None:
+            self.kept = copied(network)
+
+    def end_epoch(self, network: nn.Module, data: StageData, epoch: int, epochs: int) -> None:
+        """Look where that is due."""
+        super().end_epoch(network, data, epoch, epochs)
+        look = (epoch + 1) * self.looks // epochs
+        if look > epoch * self.looks // epochs:
+            self.look(network, data, look)
+
+    def look(self, network: nn.Module, data: StageData, number: int) -> None:
+        """Keep the network as it is if it is better than the one kept; it trains on as if nobody had looked."""
+        now = copied(network)
+        if self.kept is not None and self.known is None:  # the first look of a later stage
+            network.load_state_dict(self.kept)
+            self.before = self.known = evidence(self, network, data)
+            network.load_state_dict(now)
+        if isinstance(network, Deconfounded) and any(isinstance(layer, RMDN) for layer in network.layers.values()):
+            recalibrate(network, [batch[:3] for batch in data])
+        known = evidence(self, network, data)
+        best = self.known is None or bool(known.mean() > self.known.mean())
+        if best and (self.before is None or better(known, self.before, self.z)):
+            self.kept, self.known, self.taken[-1] = copied(network), known, number
+        network.load_state_dict(now)
 
     def end_stage(self, network: nn.Module, data: StageData) -> None:
-        """Judge, and take the old state back if the new one is not better."""
-        passed = True
-        if self.before is not None:
-            after = copied(network)
-            new = evidence(self, network, data)
-            network.load_state_dict(self.before)
-            gain = new - evidence(self, network, data)  # (N,)
-            passed = bool(gain.mean() > self.z * gain.std() / math.sqrt(len(gain)))
-            if passed:
-                network.load_state_dict(after)
-        self.taken.append(passed)
+        """The kept network comes back."""
+        if self.kept is not None:
+            network.load_state_dict(self.kept)
         super().end_stage(network, data)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state to fall back to, and which stages have passed."""
-        return {**super().state_dict(), "before": self.before, "taken": self.taken}
+        """The kept network, what it knows, and when it was kept."""
+        own = {"kept": self.kept, "before": self.before, "known": self.known, "taken": list(self.taken)}
+        return {**super().state_dict(), **own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take both up."""
+        """Take them up."""
         super().load_state_dict(state)
-        self.before, self.taken = state["before"], list(state["taken"])
+        self.kept, self.before, self.known = state["kept"], state["before"], state["known"]
+        self.taken = list(state["taken"])
+
+
+def better(one: Tensor, other: Tensor, z: float) -> bool:
+    """Whether the mean of the one (N,) is above that of the other by more than z standard errors, row by row."""
+    gain = one - other
+    return bool(gain.mean() > z * gain.std() / math.sqrt(len(gain)))
 
 
 @torch.no_grad()
@@ -79,6 +116,13 @@ def evidence(strategy: Strategy, network: nn.Module, data: StageData) -> Tensor:
     if not parts:
         raise SettingError("Gate judges on rows held out of training: give Settings(holdout=0.2), say.")
     logits, confounders, labels = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
+    told = torch.bincount(labels)[labels] >= FOLDS  # rows of rarer classes cannot be judged by other rows
+    logits, confounders, labels = logits[told], confounders[told], labels[told]
+    if len(torch.unique(labels)) < 2:
+        raise SettingError(
+            f"Gate judges on held-out rows of two classes or more, with {FOLDS} rows each; stage {data.stage} has fewer. "
+            "Hold out more of it, by Settings(holdout=0.3), say, or train without a Gate."
+        )
     scores = F.log_softmax(class_scores(logits).double(), dim=1)
     odds = scores[:, 1:] - scores[:, :1]  # (N, K - 1)
     model_selection, pipeline = need("sklearn.model_selection", "study"), need("sklearn.pipeline", "study")
@@ -88,7 +132,7 @@ def evidence(strategy: Strategy, network: nn.Module, data: StageData) -> Tensor:
     )
     known = torch.cat([odds, torch.from_numpy(splines)], dim=1).numpy()
     model = pipeline.make_pipeline(preprocessing.StandardScaler(), linear.LogisticRegression(C=1.0, max_iter=1000))
-    folds = model_selection.StratifiedKFold(5, shuffle=True, random_state=0)
+    folds = model_selection.StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     chances = model_selection.cross_val_predict(model, known, labels.numpy(), cv=folds, method="predict_proba")
     classes = torch.unique(labels)
     return torch.from_numpy(chances)[torch.arange(len(labels)), torch.searchsorted(classes, labels)].log()

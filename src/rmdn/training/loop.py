@@ -133,6 +133,7 @@ def train_stage(
                 checkpoints.save(run)
         if settings.recalibrates(at.epoch, last=at.epoch + 1 == epochs):
             recalibrate(run.network, source, strategy, settings, fabric)
+        strategy.end_epoch(run.network, data, at.epoch, epochs)
         record = close_epoch(run, lr, time.perf_counter() - clock, fabric)
         bars.epoch(record, epochs)
         if on_epoch:
