@@ -38,7 +38,11 @@ def section(plan: Plan, find: Find) -> Section:
     """The picture, its numbers and what they say."""
     found = {name(places): static.outcomes(runs_of(places, plan), find) for places in PLACES}
     there = any(map(len, found.values()))
-    picture = Picture("Mean and 95 % interval over seeds.", static_picture.picture(found, LABEL), ALT) if there else None
+    picture = (
+        Picture("Mean and 95 % interval over seeds.", static_picture.picture(found, LABEL, joined=False), ALT)
+        if there
+        else None
+    )
     return Section(
         "figure16",
         "Figure 16. Where R-MDN stands",

@@ -199,10 +199,11 @@ def cloud_picture(clouds: dict[At, Cloud]) -> Figure:
     axes = figure.subplots(len(methods), len(static.PICTURED), squeeze=False)
     for (row, method), (column, size) in itertools.product(enumerate(methods), enumerate(static.PICTURED)):
         ax = axes[row, column]
-        ax.set(xticks=[], yticks=[])
         if (method, size) in clouds:
             cloud = clouds[method, size]
             embedding.by_category(ax, embedding.embed(cloud.features[:ROWS]), cloud.places[:ROWS], PLACES)
+        else:
+            ax.axis("off")
         if row == 0:
             ax.set_title(f"batch size {size}")
         if column == 0:
@@ -223,6 +224,7 @@ def curve_picture(courses: dict[At, Floats]) -> Figure:
     for method, ax in zip(methods, panels, strict=True):
         _curves(ax, {size: values for (name, size), values in courses.items() if name == method})
         ax.set(title=method, xlabel="epoch", xscale="log")
+        ax.xaxis.set_major_formatter("{x:g}")
     panels[0].set_ylabel("dcor$^2$")
     handles, labels = max((ax.get_legend_handles_labels() for ax in panels), key=lambda pair: len(pair[1]))
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title="batch size")
