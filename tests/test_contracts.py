@@ -5,15 +5,16 @@ import torch
 from torch import nn
 
 import rmdn
-from rmdn.strategies import ACIL, EWC, FOAL, BRNet, LwF, Outcome, PackNet, Pixel, Plain, Strategy
+from rmdn.strategies import ACIL, EWC, FOAL, MDN, PMDN, BRNet, LwF, Outcome, PackNet, Pixel, Plain, Stagewise, Strategy
 from rmdn.strategies.base import forward, task_loss
-from rmdn.testing import (
+from rmdn.testing import check_layer, check_strategy
+from rmdn.testing.layer import check_evaluates_purely, check_refuses, check_removes, check_travels, networks_with
+from rmdn.testing.strategy import (
     check_learns,
     check_predicts_purely,
     check_refuses_wrong_batches,
     check_repeats,
     check_resumes,
-    check_strategy,
 )
 
 STRATEGIES = {
@@ -27,6 +28,7 @@ STRATEGIES = {
     "pixel": Pixel,
     "acil": lambda: ACIL(at="1", size=100),
     "foal": lambda: FOAL(["1", "2"], size=100),
+    "stagewise(lwf)": lambda: Stagewise(LwF()),
     "pixel(foal(brnet(lwf)))": lambda: Pixel(FOAL(["1"], BRNet(LwF(), at="1"), size=100)),
 }
 
@@ -63,6 +65,27 @@ def test_strategy_with_rmdn(make):
     check_resumes(make, deconfounded)
     check_predicts_purely(make, deconfounded)
     check_refuses_wrong_batches(make, deconfounded)
+
+
+LAYERS = {"rmdn": (rmdn.RMDN, Plain), "mdn": (rmdn.MDN, MDN), "pmdn": (rmdn.PMDN, PMDN)}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer(name):
+    check_layer(*LAYERS[name])
+
+
+@pytest.mark.parametrize(
+    ("layer", "make"),
+    [(rmdn.MDN, lambda: Stagewise(MDN())), (rmdn.MDN, lambda: LwF(MDN())), (rmdn.PMDN, lambda: PMDN(EWC(samples=20)))],
+    ids=["stagewise(mdn)", "lwf(mdn)", "pmdn(ewc)"],
+)
+def test_strategies_around_the_layers(layer, make):
+    make_network = networks_with(layer)
+    check_learns(make, make_network, 7, 3)
+    check_resumes(make, make_network)
+    check_predicts_purely(make, make_network)
+    check_refuses_wrong_batches(make, make_network)
 
 
 class Idle(Strategy):
@@ -139,3 +162,71 @@ class Hasty(Strategy):
 def test_suite_catches(strategy, check, message):
     with pytest.raises(AssertionError, match=message):
         check(strategy, plain_network)
+
+
+class Nothing(rmdn.RMDN):
+    def forward(self, features, confounders=None, labels=None):
+        super().forward(features.clone(), confounders, labels)
+        return features
+
+
+class Learner(rmdn.RMDN):
+    def forward(self, features, confounders=None, labels=None):
+        if not self.learning:
+            self.beta += 1e-3
+        return super().forward(features, confounders, labels)
+
+
+class Teller(rmdn.RMDN):
+    def forward(self, features, confounders=None, labels=None):
+        out = super().forward(features, confounders, labels)
+        return out if self.learning or labels is None else out + 1e-3 * labels.view(-1, 1, 1, 1)
+
+
+class Neighbours(rmdn.RMDN):
+    def forward(self, features, confounders=None, labels=None):
+        out = super().forward(features, confounders, labels)
+        return out if self.learning else out - out.mean(0)
+
+
+class Hurried(rmdn.RMDN):
+    def forward(self, features, confounders=None, labels=None):
+        if self.learning:
+            self.moments *= 1.01
+        return super().forward(features, confounders, labels)
+
+
+class Trusting(rmdn.RMDN):
+    def forward(self, features, confounders=None, labels=None):
+        return super().forward(features, confounders, labels % 2 if labels is not None else labels)
+
+
+class Absent(rmdn.RMDN):
+    """Counts in a plain attribute what it depends on."""
+
+    batches = 0
+
+    def forward(self, features, confounders=None, labels=None):
+        self.batches += self.learning
+        return super().forward(features, confounders, labels) * (1 + 1e-3 * self.batches)
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "batches": 0}
+
+
+@pytest.mark.parametrize(
+    ("layer", "check", "message"),
+    [
+        (Nothing, check_removes, "less than a fifth"),
+        (Learner, check_evaluates_purely, "differ|changed the state"),
+        (Teller, check_evaluates_purely, "labels"),
+        (Neighbours, check_evaluates_purely, "beside it"),
+        (Hurried, check_refuses, "changed the state"),
+        (Trusting, check_refuses, "out of range was taken"),
+        (Absent, check_travels, "does not go on"),
+        (Absent, lambda make, strategy: check_resumes(strategy, networks_with(make)), "killed"),
+    ],
+)
+def test_layer_suite_catches(layer, check, message):
+    with pytest.raises(AssertionError, match=message):
+        check(layer, Plain)

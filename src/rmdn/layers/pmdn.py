@@ -29,6 +29,8 @@ class PMDN(ConfounderLayer):
         lr: the coefficients' own learning rate; `rmdn.strategies.PMDN` lets it fall with the network's.
     """
 
+    decay: Tensor  # () float64: what a schedule makes of lr at the moment
+
     def __init__(
         self,
         num_confounders: int,
@@ -46,7 +48,7 @@ class PMDN(ConfounderLayer):
         if not (0 <= gamma < math.inf and 0 < lr < math.inf):
             raise SettingError(f"gamma={gamma}, lr={lr} were given; expected gamma of 0 or more, and lr above 0.")
         self.gamma, self.lr, self.sync = gamma, lr, sync
-        self.decay = 1.0  # what a schedule makes of lr at the moment
+        self.register_buffer("decay", torch.ones((), dtype=torch.float64))
 
     def forward(self, features: Tensor, confounders: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
         """Residuals of the features' shape; in training the coefficients take their step first."""

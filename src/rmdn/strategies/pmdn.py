@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 class PMDN(Wrapper):
     """In turn with the network's steps, the P-MDN layers take theirs (see `rmdn.PMDN`), by one schedule with them."""
 
-    def __init__(self, base: Any = None) -> None:
-        super().__init__(base)
-        self.first_lr: float | None = None  # of the network, in this stage
+    first_lr: float | None = None  # of the network, in this stage
+    lr: float | None = None  # of the network, at the last step
 
     def setup(self, network: nn.Module, fabric: Fabric, sample: Batch) -> None:
         """Refuse a network without such layers."""
@@ -31,7 +30,8 @@ class PMDN(Wrapper):
     def begin_stage(self, network: nn.Module, data: StageData) -> None:
         """A stage begins at the full learning rate."""
         super().begin_stage(network, data)
-        self.first_lr = None
+        self.first_lr = self.lr = None
+        self._set_decay(network, 1.0)
 
     def step(
         self,
@@ -40,13 +40,17 @@ class PMDN(Wrapper):
         optimizer: torch.optim.Optimizer,
         backward: Callable[[Tensor], None],
     ) -> Outcome:
-        """The base's step, at this moment's share of the layers' learning rate."""
+        """The base's step; then the layers' learning rate for the next."""
+        outcome = super().step(network, batch, optimizer, backward)
         lr = optimizer.param_groups[0]["lr"]
-        if self.first_lr is None:
-            self.first_lr = lr
-        for layer in layers_of(unwrapped(network), pmdn.PMDN):
-            layer.decay = lr / self.first_lr
-        return super().step(network, batch, optimizer, backward)
+        if lr != self.lr:
+            self.first_lr, self.lr = self.first_lr or lr, lr
+            self._set_decay(unwrapped(network), lr / self.first_lr)
+        return outcome
+
+    def _set_decay(self, network: nn.Module, share: float) -> None:
+        for layer in layers_of(network, pmdn.PMDN):
+            layer.decay.fill_(share)
 
     def state_dict(self) -> dict[str, Any]:
         """The base's state and the learning rate at the stage's start."""

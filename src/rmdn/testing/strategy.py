@@ -1,26 +1,18 @@
-"""Suites that say whether a strategy keeps its contract; for your own as well as for ours.
-
-They need nothing but this package and `[study]`: call them in a test of your own, or at the prompt. What fails is an
-AssertionError that says which promise was broken.
-"""
+"""The suite that says whether a strategy keeps its contract."""
 
 from __future__ import annotations
 
 import copy
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rmdn.errors import InputError
 from rmdn.strategies.base import Batch, Strategy
-
-if TYPE_CHECKING:
-    from rmdn.training import Result, Settings
+from rmdn.testing.runs import assert_same, make_batch, run, same, state_of, two_linear_layers
 
 MakeStrategy = Callable[[], Strategy]
 MakeNetwork = Callable[[int, int], nn.Module]
@@ -34,7 +26,7 @@ def check_strategy(make_strategy: MakeStrategy, make_network: MakeNetwork | None
         make_network: (num_logits, num_confounders) -> a network for images (B, 1, 8, 8), for a strategy that needs a
             special one; by default two linear layers.
     """
-    make_network = make_network or _network
+    make_network = make_network or two_linear_layers
     for num_logits, num_confounders in ((1, 1), (2, 3), (7, 1), (7, 3)):
         check_learns(make_strategy, make_network, num_logits, num_confounders)
     check_repeats(make_strategy, make_network)
@@ -45,7 +37,7 @@ def check_strategy(make_strategy: MakeStrategy, make_network: MakeNetwork | None
 
 def check_learns(make_strategy: MakeStrategy, make_network: MakeNetwork, num_logits: int, num_confounders: int) -> None:
     """A problem that a line separates, the same in two stages, is solved."""
-    result = _run(make_strategy(), make_network(num_logits, num_confounders), num_logits, num_confounders).result
+    result = run(make_strategy(), make_network(num_logits, num_confounders), num_logits, num_confounders).result
     lowest = float(result.R[-1].min())
     assert lowest >= 0.9, (
         f"With {num_logits} logits and {num_confounders} confounders, the accuracy on a separable problem is "
@@ -55,8 +47,8 @@ def check_learns(make_strategy: MakeStrategy, make_network: MakeNetwork, num_log
 
 def check_repeats(make_strategy: MakeStrategy, make_network: MakeNetwork) -> None:
     """The same seed gives the same result, bit for bit."""
-    first, second = (_run(make_strategy(), make_network(2, 1)) for _ in range(2))
-    _assert_same(first, second, "Two runs with one seed differ")
+    first, second = (run(make_strategy(), make_network(2, 1)) for _ in range(2))
+    assert_same(first, second, "Two runs with one seed differ")
 
 
 def check_resumes(make_strategy: MakeStrategy, make_network: MakeNetwork) -> None:
@@ -71,22 +63,22 @@ def check_resumes(make_strategy: MakeStrategy, make_network: MakeNetwork) -> Non
         return seen(batch)
 
     counting.prepare = count  # type: ignore[method-assign]
-    _run(counting, make_network(2, 1))
-    uninterrupted = _run(whole, make_network(2, 1))
+    run(counting, make_network(2, 1))
+    uninterrupted = run(whole, make_network(2, 1))
     for share in (0.3, 0.7, 0.9):
         with tempfile.TemporaryDirectory() as folder:
             killed = make_strategy()
             killed.prepare = _failing(killed.prepare, at=int(share * calls))  # type: ignore[method-assign, assignment]
             try:
-                _run(killed, make_network(2, 1), folder=Path(folder))
+                run(killed, make_network(2, 1), folder=Path(folder))
             except _KilledError:
                 pass
             else:
                 raise AssertionError(
                     "prepare was called less often in a second, equal run; the strategy is not repeatable."
                 )
-            resumed = _run(make_strategy(), make_network(2, 1), folder=Path(folder))
-        _assert_same(
+            resumed = run(make_strategy(), make_network(2, 1), folder=Path(folder))
+        assert_same(
             uninterrupted,
             resumed,
             f"A run killed after {share:.0%} of its batches and resumed differs from a whole one",
@@ -95,17 +87,17 @@ def check_resumes(make_strategy: MakeStrategy, make_network: MakeNetwork) -> Non
 
 def check_predicts_purely(make_strategy: MakeStrategy, make_network: MakeNetwork) -> None:
     """Predicting changes nothing, repeats itself, does not look at labels, and takes each row by itself."""
-    done = _run(make_strategy(), make_network(2, 1))
+    done = run(make_strategy(), make_network(2, 1))
     network, strategy = done.network.eval(), done.strategy
     for stage in range(2):
-        batch = strategy.prepare(_batch(2, 1, rows=12, stage=stage))
-        before = _state(done)
+        batch = strategy.prepare(make_batch(2, 1, rows=12, stage=stage))
+        before = state_of(done)
         with torch.no_grad():
             first, again = strategy.predict(network, batch), strategy.predict(network, batch)
             other = strategy.predict(network, batch._replace(labels=1 - batch.labels))
             few = strategy.predict(network, Batch(batch.images[:5], batch.confounders[:5], batch.labels[:5], stage))
         assert torch.equal(first, again), "Two predictions of one batch differ."
-        assert _same(before, _state(done)), "predict changed the state of the network or the strategy."
+        assert same(before, state_of(done)), "predict changed the state of the network or the strategy."
         assert torch.equal(first, other), "predict looks at the labels."
         assert torch.allclose(first[:5], few, atol=1e-5), "The prediction of a row depends on the rows beside it."
 
@@ -114,9 +106,9 @@ def check_refuses_wrong_batches(make_strategy: MakeStrategy, make_network: MakeN
     """A batch that does not fit gives an InputError (a ValueError that says what is wrong), and changes nothing."""
     from rmdn.training import Settings
 
-    done = _run(make_strategy(), make_network(2, 1))
+    done = run(make_strategy(), make_network(2, 1))
     network, strategy = done.network.train(), done.strategy
-    good = strategy.prepare(_batch(2, 1, rows=12, stage=1))
+    good = strategy.prepare(make_batch(2, 1, rows=12, stage=1))
     wrong = {
         "fewer labels than images": good._replace(labels=good.labels[:-1]),
         "fewer rows of confounders than images": good._replace(confounders=good.confounders[:-1]),
@@ -124,26 +116,13 @@ def check_refuses_wrong_batches(make_strategy: MakeStrategy, make_network: MakeN
         "a label out of range": good._replace(labels=good.labels + 5),
     }
     for what, batch in wrong.items():
-        before, message = copy.deepcopy(_state(done)), ""
+        before, message = copy.deepcopy(state_of(done)), ""
         try:
             strategy.step(network, batch, Settings().build_optimizer(network), lambda loss: loss.backward())
         except InputError as error:
             message = str(error)
         assert len(message) > 20, f"A batch with {what} was taken; an InputError that says so was expected."
-        assert _same(before, _state(done)), f"A batch with {what} was refused, but it changed the state."
-
-
-@dataclass
-class _Done:
-    network: nn.Module
-    strategy: Strategy
-    result: Result
-
-
-@dataclass(frozen=True)
-class _Stage:
-    train: tuple[Tensor, Tensor, Tensor]
-    test: tuple[Tensor, Tensor, Tensor]
+        assert same(before, state_of(done)), f"A batch with {what} was refused, but it changed the state."
 
 
 class _KilledError(Exception):
@@ -161,66 +140,3 @@ def _failing(prepare: Callable[[Batch], Batch], at: int) -> Callable[[Batch], Ba
         return prepare(batch)
 
     return fail_at_last
-
-
-def _network(num_logits: int, num_confounders: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, num_logits))
-
-
-def _batch(num_logits: int, num_confounders: int, rows: int, stage: int) -> Batch:
-    """Classes that lie apart by many times the noise, confounders that have nothing to do with them."""
-    random = torch.Generator().manual_seed(stage * 1000 + rows)
-    classes = max(num_logits, 2)
-    labels = torch.arange(rows) % classes
-    images = 0.3 * torch.randn(rows, 64, generator=random)
-    images[torch.arange(rows), 9 * labels] += 3.0
-    confounders = torch.randn(rows, num_confounders, generator=random)
-    return Batch(images.view(rows, 1, 8, 8), confounders, labels, stage)
-
-
-def _run(
-    strategy: Strategy, network: nn.Module, num_logits: int = 2, num_confounders: int = 1, folder: Path | None = None
-) -> _Done:
-    from lightning.fabric import Fabric
-
-    from rmdn.training import train
-
-    fabric = Fabric(accelerator="cpu", devices=1)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        random = torch.Generator().manual_seed(1)
-        for parameter in network.parameters():  # equal weights for every run, however the network was made
-            parameter.copy_(torch.randn(parameter.shape, generator=random) / max(parameter[0].numel(), 4) ** 0.5)
-    stages = [_Stage(*(_batch(num_logits, num_confounders, rows, stage)[:3] for rows in (140, 42))) for stage in range(2)]
-    result = train(
-        network, stages, strategy, _settings(), fabric=fabric, folder=folder, checkpoint_minutes=0, progress=False
-    )
-    return _Done(network, strategy, result)
-
-
-def _settings() -> Settings:
-    from rmdn.training import Settings
-
-    return Settings(epochs=12, batch_size=28, lr=1e-2, schedule="cosine", seed=3)
-
-
-def _state(done: _Done) -> Any:
-    return {"network": done.network.state_dict(), "strategy": done.strategy.state_dict()}
-
-
-def _assert_same(one: _Done, other: _Done, problem: str) -> None:
-    assert _same(one.network.state_dict(), other.network.state_dict()), f"{problem}: the networks."
-    assert _same(one.strategy.state_dict(), other.strategy.state_dict()), f"{problem}: the strategies' states."
-    assert torch.equal(one.result.R, other.result.R), f"{problem}: the accuracies."
-    losses = [[(e.loss, e.accuracy) for e in done.result.history] for done in (one, other)]
-    assert losses[0] == losses[1], f"{problem}: the losses on the way."
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two nests of dicts, lists, tensors and numbers are equal, bit for bit."""
-    if isinstance(one, Tensor):
-        return isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
