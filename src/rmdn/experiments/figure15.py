@@ -77,4 +77,4 @@ def helps(found: Mapping[str, Outcomes]) -> Claim:
     return claim(text, bool(test.statistic < 0 and test.pvalue < 0.05), why, seeds)
 
 
-register(Experiment("figure15", "Figure 15. The regularization lambda", {"quick": 1, "paper": 2500}, runs, section))
+register(Experiment("figure15", "Figure 15. The regularization lambda", {"quick": 1, "paper": 1500}, runs, section))

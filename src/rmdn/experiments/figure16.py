@@ -99,4 +99,4 @@ def best(found: Mapping[str, Outcomes]) -> Claim:
     return claim(text, first == name(LAYERS), why, seeds)
 
 
-register(Experiment("figure16", "Figure 16. Where R-MDN stands", {"quick": 1, "paper": 3000}, runs, section))
+register(Experiment("figure16", "Figure 16. Where R-MDN stands", {"quick": 1, "paper": 1600}, runs, section))

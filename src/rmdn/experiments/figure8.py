@@ -246,5 +246,5 @@ def _curves(ax: Axes, by_size: dict[int, Floats]) -> None:
 
 
 register(
-    Experiment("figure8", "Figure 8. Features and dcor2 by batch size", {"quick": 3, "paper": 40000}, runs, section),
+    Experiment("figure8", "Figure 8. Features and dcor2 by batch size", {"quick": 3, "paper": 18000}, runs, section),
 )

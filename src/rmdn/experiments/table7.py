@@ -129,4 +129,4 @@ def _p(p: float) -> str:
     return f"{p:.2g}" if p > 1e-12 else "<1e-12"  # Tukey's comes to no more digits
 
 
-register(Experiment("table7", "Table 7. Static synthetic data", {"quick": 3, "paper": 20000}, runs, section))
+register(Experiment("table7", "Table 7. Static synthetic data", {"quick": 3, "paper": 10000}, runs, section))
