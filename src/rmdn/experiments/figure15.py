@@ -69,7 +69,7 @@ def helps(found: Mapping[str, Outcomes]) -> Claim:
     if seeds < 2:
         return claim(text, None, "not enough runs", seeds)
     ranks = np.concatenate([np.full(len(one), i) for i, one in enumerate(found.values())])
-    dcor2 = np.concatenate([np.nanmean(one.dcor2, axis=1) for one in found.values()])
+    dcor2 = np.array([static.mean(run) for one in found.values() for run in one.dcor2])
     if np.ptp(dcor2) == 0:
         return claim(text, False, f"all runs have the same dcor2, {dcor2[0]:.3f}", seeds)
     test = need("scipy.stats", "study").spearmanr(ranks, dcor2, nan_policy="omit")

@@ -130,7 +130,7 @@ def course(found: Sequence[Record]) -> Floats:
 
 def early(values: Floats) -> float:
     """The mean over seeds and the first of the epochs."""
-    return float(np.nanmean(values[:, : max(1, round(EARLY * values.shape[1]))]))
+    return static.mean(values[:, : max(1, round(EARLY * values.shape[1]))])
 
 
 def table(shares: dict[At, list[float]]) -> Table:
@@ -166,7 +166,7 @@ def claims(shares: dict[At, list[float]], courses: dict[At, Floats]) -> list[Cla
 
 def _overlap(shares: dict[At, list[float]], method: str, text: str, fits: Callable[[float], bool]) -> Claim:
     kept = {size: np.asarray(shares.get((method, size), [])) for size in static.PICTURED}
-    kept = {size: values[np.isfinite(values)] for size, values in kept.items()}
+    kept = {size: static.finite(values) for size, values in kept.items()}
     seeds = min(map(len, kept.values()))
     if not seeds:
         return claim(text.format(method), None, "not enough runs", 0)
@@ -237,7 +237,7 @@ def _curves(ax: Axes, by_size: dict[int, Floats]) -> None:
     shades = colormaps[embedding.SHADES](np.linspace(0, 0.85, len(by_size)))
     for i, (size, values) in enumerate(by_size.items()):
         if len(values):
-            mean = np.nanmean(values, axis=0)
+            mean = np.array([*map(static.mean, values.T)])
             look = {"color": shades[i], "linestyle": style.LINES[i % 4], "marker": style.MARKERS[i % 7]}
             epochs = np.arange(1, len(mean) + 1)
             # A few marks evenly along the logarithmic axis, so that curves are told apart without colour.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmdn.experiments.static import Outcomes, half_width
+from rmdn.experiments.static import Outcomes, cell, half_width, mean
 from rmdn.report import Cell, Table, style
 
 if TYPE_CHECKING:
@@ -22,17 +22,12 @@ def table(first: str, found: Mapping[str, Outcomes]) -> Table:
     rows: list[list[str | Cell]] = []
     for name, one in found.items():
         measures = [100 * one.accuracy, *one.dcor2.T]
-        rows.append([name, *(_cell(values, digits) for values, digits in zip(measures, (2, 3, 3), strict=True))])
+        rows.append([name, *(cell(values, digits) for values, digits in zip(measures, (2, 3, 3), strict=True))])
     return Table(
         "Mean and half-width of its 95 % interval over seeds; theory's accuracy is 83.33.",
         [first, "Balanced accuracy, %", *(f"dcor2, {group}" for group in GROUPS)],
         rows,
     )
-
-
-def _cell(values: np.ndarray, digits: int) -> Cell:
-    kept = values[np.isfinite(values)]
-    return Cell(float(kept.mean()) if len(kept) else None, half_width(kept), digits=digits)
 
 
 @style.drawing()
@@ -75,7 +70,5 @@ def _at_least(ax: Axes, low: float, high: float) -> None:
 
 def _points(ax: Axes, cells: list[np.ndarray], line: dict[str, Any], name: str, shift: float = 0.0) -> None:
     """Means with 95 % intervals; of a single seed the value alone."""
-    kept = [values[np.isfinite(values)] for values in cells]
-    means = [values.mean() if len(values) else np.nan for values in kept]
-    reach = [half_width(values) or 0.0 for values in kept]
-    ax.errorbar(np.arange(len(cells)) + shift, means, reach, capsize=3, label=name, **line)
+    reach = [half_width(values) or 0.0 for values in cells]
+    ax.errorbar(np.arange(len(cells)) + shift, [*map(mean, cells)], reach, capsize=3, label=name, **line)

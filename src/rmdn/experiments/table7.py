@@ -92,15 +92,9 @@ def numbers(scores: Scores) -> Table:
 def cell(method: str, measure: int, size: int, found: Outcomes) -> Cell:
     """One measure at one batch size, the `size`-th of them."""
     published, reach = PUBLISHED[method][measure][size] if method in PUBLISHED else (None, None)
-    digits = 2 if measure == 0 else 3
-    if not len(found):
-        return Cell(None, None, published, reach, digits)
-    if measure == 0:
-        spread = static.half_width(100 * found.accuracy)
-        return Cell(found.deviation, spread, published, reach, digits)
-    values = found.values(measure)
-    kept = values[np.isfinite(values)]
-    return Cell(float(kept.mean()) if len(kept) else None, static.half_width(kept), published, reach, digits)
+    if measure == 0 and len(found):
+        return Cell(found.deviation, static.half_width(100 * found.accuracy), published, reach, digits=2)
+    return static.cell(found.values(measure), 3 if measure else 2, published, reach)
 
 
 def tests(found: Tests, methods: Sequence[str]) -> Table:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rmdn.experiments.static import BATCH_SIZES, MEASURES, Scores
+from rmdn.experiments.static import BATCH_SIZES, MEASURES, Scores, finite, mean
 from rmdn.experiments.summary import claim
 from rmdn.metrics import anova_tukey
 from rmdn.metrics.tests import Comparison
@@ -47,7 +47,7 @@ def compared(scores: Scores) -> Tests:
 def tukey(scores: Scores, measure: int, size: int) -> Comparison | None:
     """The analysis of variance over all methods at one batch size; None without two finite runs of each."""
     groups = {method: by_size[size].values(measure) for method, by_size in scores.items()}
-    groups = {method: values[np.isfinite(values)] for method, values in groups.items()}
+    groups = {method: finite(values) for method, values in groups.items()}
     if len(groups) < 2 or min(map(len, groups.values())) < 2:
         return None
     return anova_tukey(groups)
@@ -81,7 +81,7 @@ def less_dependent(scores: Scores, tests: Tests, other: str, sizes: Sequence[int
         test = tests[measure, size]
         if test is None or not seeds(scores, "R-MDN", other):
             return claim(text, None, "not enough runs", 0)
-        ours, theirs = (np.nanmean(scores[method][size].values(measure)) for method in ("R-MDN", other))
+        ours, theirs = (mean(scores[method][size].values(measure)) for method in ("R-MDN", other))
         better.append(ours < theirs and pair(test, "R-MDN", other) < 0.05)
     why = f"p < .05 in {sum(better)} of {len(better)} comparisons"
     return claim(text, all(better), why, seeds(scores, "R-MDN", other))
@@ -111,7 +111,7 @@ def independent(scores: Scores, method: str) -> Claim:
 
 def largest_dependence(scores: Scores, method: str, size: int) -> float:
     """The mean dcor2 of the group in which it is larger."""
-    return max(float(np.nanmean(scores[method][size].values(measure))) for measure in DEPENDENCES)
+    return max(mean(scores[method][size].values(measure)) for measure in DEPENDENCES)
 
 
 def cheats(scores: Scores) -> Claim:
@@ -120,7 +120,7 @@ def cheats(scores: Scores) -> Claim:
     if not seeds(scores, "Plain"):
         return claim(text, None, "not enough runs", 0)
     above = min(100 * (cell.accuracy.mean() - cell.best) for cell in scores["Plain"].values())
-    dcor2 = min(float(np.nanmean(cell.dcor2)) for cell in scores["Plain"].values())
+    dcor2 = min(cell.dependence for cell in scores["Plain"].values())
     why = f"at least {above:.1f} points above theory and dcor2 {dcor2:.2f}; expected {CHEATING[0]:g} and {CHEATING[1]:g}"
     return claim(text, above >= CHEATING[0] and dcor2 >= CHEATING[1], why, seeds(scores, "Plain"))
 
@@ -131,7 +131,7 @@ def needs_large_batches(scores: Scores) -> Claim:
     if not seeds(scores, "MDN"):
         return claim(text, None, "not enough runs", 0)
     points = {size: cell.deviation for size, cell in scores["MDN"].items()}
-    dcor2 = {size: float(np.nanmean(cell.dcor2)) for size, cell in scores["MDN"].items()}
+    dcor2 = {size: cell.dependence for size, cell in scores["MDN"].items()}
     worse = all(of[size] > of[1024] for size in (2, 16, 64) for of in (points, dcor2))
     why = "; ".join(f"{size}: {points[size]:.1f} points, dcor2 {dcor2[size]:.3f}" for size in (2, 16, 64, 1024))
     return claim(text, worse, why, seeds(scores, "MDN"))
