@@ -36,7 +36,7 @@ MACHINE = {"processor": "x", "cores": 2, "threads": 1, "gpu": None, "python": "3
 # Made-up records
 
 
-def record(run, accuracy=0.8, dcor2=(0.02, 0.01), arrays=None):
+def record(run, accuracy=0.8, dcor2=(0.02, 0.01), arrays=None, course=(0.04, 0.02)):
     """What a run would have written down, with this accuracy and dependence everywhere."""
     stages = {"static": 1, "moving": 4, "continual": 5}[run.data.name]
     best = {"static": [5 / 6], "moving": [0.75] * 4, "continual": [0.75, 0.6875, 0.625, 0.5625, 0.5]}[run.data.name]
@@ -50,7 +50,7 @@ def record(run, accuracy=0.8, dcor2=(0.02, 0.01), arrays=None):
         "more": {},
         "recall": [[[accuracy + 0.05, accuracy - 0.05] for _ in every] for _ in every],
         "dcor2": [[{"0": dcor2[0], "1": dcor2[1]} for _ in every] for _ in every],
-        "course": [{"0": dcor2[0] * 2 / epoch, "1": dcor2[0] / epoch} for epoch in range(1, 11)],
+        "course": [dict(zip("01", course, strict=True))] * 10,
         "seconds": 1.0,
         "machine": MACHINE,
     }
@@ -517,3 +517,11 @@ def test_sample_pictures_show_training_images():
         expected = [stage.train.images[group, 0].numpy() for group in (0, 1) for stage in draws]
         assert len(shown) == 8
         assert all(any(np.allclose(one, image) for image in shown) for one in expected)
+
+
+@pytest.mark.parametrize("key", ["table7", "figure8", "figure15", "figure16"])
+def test_a_run_whose_features_are_all_alike_has_no_dependence(key):
+    """A dead network: no dcor2, and no warning."""
+    section = build(key, lambda run: record(run, 0.5, (None, None), course=(None, None)))
+    assert key in render(Report("", "", {}, [section]))
+    assert "holds" not in {claim.verdict for claim in section.claims if "dcor2" in claim.text or "removes" in claim.text}
