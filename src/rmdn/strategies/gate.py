@@ -118,8 +118,8 @@ def evidence(strategy: Strategy, network: nn.Module, data: StageData) -> Tensor:
     logits, confounders, labels = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
     if len(torch.unique(labels)) < 2:
         raise SettingError(
-            f"Gate judges on held-out rows of two classes or more; the {len(labels)} of stage {data.stage} have fewer. Hold "
-            "out more of it, by Settings(holdout=0.3), say, or train without a Gate."
+            f"Gate judges on held-out rows of two classes or more; the {len(labels)} of stage {data.stage} have fewer. "
+            "Hold out more of it, by Settings(holdout=0.3), say, or train without a Gate."
         )
     scores = F.log_softmax(class_scores(logits).double(), dim=1)  # (N, K)
     bends = splines(confounders)  # (N, s)
