@@ -19,24 +19,29 @@ CORES = os.cpu_count() or 1
 
 @app.command("reproduce")
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments (see --list), or all.")] = None,
-    show: Annotated[bool, typer.Option("--list", help="List the experiments and what each needs, and stop.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments, as table1 figure3, or all.")] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the experiments and what each needs, and exit.")] = False,
     scale: Annotated[
-        Literal["quick", "paper"], typer.Option(help="quick: a meaningful shape; paper: to the letter.")
+        Literal["quick", "paper"],
+        typer.Option(help="quick: a meaningful shape; paper: the paper's settings to the letter."),
     ] = "quick",
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds a cell; by default each experiment's own.")] = None,
-    methods: Annotated[str, typer.Option(help="Only these methods, parted by commas.")] = "",
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = CORES,
-    cluster: Annotated[str | None, typer.Option(help="A dask scheduler (tcp://host:port), or slurm.")] = None,
-    results: Annotated[Path, typer.Option(help="Where the runs' results lie; a folder for each scale.")] = Path("results"),
-    out: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
-    fresh: Annotated[bool, typer.Option(help="Make runs anew that are made already.")] = False,
-    only_report: Annotated[bool, typer.Option(help="Make no runs; report on those that are there.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of a cell; by default each experiment's own.")] = None,
+    methods: Annotated[str, typer.Option(help='Only these, as "Plain,R-MDN"; by default all.', show_default=False)] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; they share the cores.")] = CORES,
+    cluster: Annotated[str | None, typer.Option(help="A dask scheduler, as tcp://host:8786, or slurm.")] = None,
+    results: Annotated[Path, typer.Option(help="Where the runs' results lie, a folder for each scale.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The report to write.")] = Path("report.html"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Make runs anew that are made already.")] = False,
+    only_report: Annotated[bool, typer.Option("--only-report", help="Make no runs; report on those there are.")] = False,
     plugin: Annotated[
-        list[str] | None, typer.Option(help="A Python file that registers methods, data, experiments.")
+        list[str] | None, typer.Option(help="A Python file that registers methods, data, experiments; may be repeated.")
     ] = None,
 ) -> None:
-    """Make tables and figures of the paper. Finished runs are not made again, and a killed grid goes on."""
+    """Make the paper's tables and figures, ours beside the published numbers, in one HTML file that needs no other.
+
+    Finished runs are not made again, a killed grid goes on, and a run that fails leaves its error and does not stop the
+    others. Without names it lists the experiments.
+    """
     from rmdn.experiments import plugins
     from rmdn.experiments.experiment import Plan, check_methods
     from rmdn.experiments.registry import EXPERIMENTS, chosen
