@@ -84,5 +84,5 @@ def check_methods(experiments: Sequence[Experiment], plan: Plan) -> None:
         one.runs(Listening(plan.scale, plan.seeds))
     for name in plan.methods:
         if name not in offered:
-            keys = ", ".join(one.key for one in experiments)
-            raise SettingError(f"There is no method {name!r} in {keys}; {near(name, offered)}")
+            where = experiments[0].key if len(experiments) == 1 else f"these {len(experiments)} experiments"
+            raise SettingError(f"There is no method {name!r} in {where}; {near(name, offered)}")
