@@ -31,12 +31,12 @@ def runs_of(method: str, plan: Plan) -> list[Run]:
 
 def runs(plan: Plan) -> list[Run]:
     """All methods."""
-    return [run for method in plan.chosen(table1.METHODS) for run in runs_of(method, plan)]
+    return [run for method in plan.rows(table1.METHODS) for run in runs_of(method, plan)]
 
 
 def found(plan: Plan, find: Find) -> dict[str, list[Record]]:
     """The records of each method that has some."""
-    every = {method: records(runs_of(method, plan), find) for method in plan.chosen(table1.METHODS)}
+    every = {method: records(runs_of(method, plan), find) for method in plan.rows(table1.METHODS)}
     return {method: there for method, there in every.items() if there}
 
 
@@ -92,7 +92,7 @@ def table(changes: Mapping[str, Sequence[float]], plan: Plan) -> Table:
     return Table(
         "How far accuracy moves at most as the confounder fades, mean over the five tests.",
         ["Method", "Largest change of accuracy"],
-        [[method, cell(changes.get(method, []))] for method in plan.chosen(table1.METHODS)],
+        [[method, cell(changes.get(method, []))] for method in plan.rows(table1.METHODS)],
         [tested(kruskal_conover, "Kruskal-Wallis and Conover with Bonferroni", changes, "R-MDN")],
     )
 
