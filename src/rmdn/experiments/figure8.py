@@ -203,7 +203,8 @@ def cloud_picture(clouds: dict[At, Cloud]) -> Figure:
             cloud = clouds[method, size]
             embedding.by_category(ax, embedding.embed(cloud.features[:ROWS]), cloud.places[:ROWS], PLACES)
         else:
-            ax.axis("off")
+            ax.set(xticks=[], yticks=[])
+            ax.text(0.5, 0.5, "no run", ha="center", color=style.GREY, transform=ax.transAxes)
         if row == 0:
             ax.set_title(f"batch size {size}")
         if column == 0:
