@@ -121,7 +121,7 @@ def test_the_path_is_no_part_of_the_key(monkeypatch):
 @pytest.mark.parametrize("given", ["", "nowhere"])
 def test_run_of_real_data_needs_the_folder(monkeypatch, given):
     monkeypatch.setenv("RMDN_HAM10000", given)
-    with pytest.raises(SettingError, match="RMDN_HAM10000=.* is no folder"):
+    with pytest.raises(SettingError, match="is no folder"):
         problems.make("ham10000", {"stand_in": None})
 
 
@@ -150,7 +150,7 @@ def test_other_code_makes_another_stand_in(tiny, monkeypatch):
 
 
 def test_failed_simulation_leaves_nothing(tiny):
-    calls, simulate = tiny
+    _, simulate = tiny
 
     def fails(folder, **numbers):
         raise OSError("disk full")
