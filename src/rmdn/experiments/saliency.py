@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -57,7 +56,7 @@ def regions(records: Sequence[Record], atlas: str) -> Saliency | None:
             with np.load(record["arrays"]) as arrays:
                 maps.append(arrays["saliency"])
                 affine = arrays["affine"]
-    mean = np.mean(maps, axis=0, dtype=np.float64) if maps else np.zeros(1)
+    mean = np.asarray(np.mean(maps, axis=0, dtype=np.float64)) if maps else np.zeros(1)
     if not mean.any():
         return None
     # As wide in millimetres as the paper's, whatever the volumes' size; odd, so that nothing moves.
