@@ -328,11 +328,10 @@ def test_a_network_that_ignores_its_images_has_an_empty_map():
 
 def test_the_mean_of_several_maps_counts(tmp_path):
     affine = np.array([[8.0, 0, 0, -90], [0, 8, 0, -126], [0, 0, 8, -72], [0, 0, 0, 1]])
-    places = {"Cerebelum": (-24, -64, -36), "Insula": (-37, 6, 0)}
+    grid = np.stack(np.meshgrid(*map(np.arange, (23, 27, 23)), indexing="ij"), -1) @ affine[:3, :3].T + affine[:3, 3]
     records = []
-    for number, (name, weight) in enumerate([("Cerebelum", 1.0), ("Insula", 0.2), ("Insula", 0.0)]):
-        volume = np.zeros((23, 27, 23), np.float32)
-        volume[tuple(np.rint((np.array(places[name]) - affine[:3, 3]) / 8).astype(int))] = weight
+    for number, (place, weight) in enumerate([((-24, -64, -36), 1.0), ((-37, 6, 0), 0.2), ((0, 0, 0), 0.0)]):
+        volume = weight * np.exp(-((grid - place) ** 2).sum(-1) / (2 * 8**2))  # in the cerebellum, in the insula, nowhere
         np.savez(tmp_path / f"{number}.npz", saliency=volume, affine=affine)
         records.append({"arrays": tmp_path / f"{number}.npz"})
     assert next(iter(saliency.regions(records[:2], "aal").regions)).startswith("Cerebelum")
