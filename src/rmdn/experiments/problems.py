@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from rmdn.data import synthetic
-from rmdn.errors import SettingError
+from rmdn.errors import SettingError, near
+from rmdn.experiments import plugins
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,10 @@ CODE: dict[str, tuple[str, ...]] = {}  # of each problem: the modules that deter
 
 
 def problem(name: str, *code: str) -> Callable[[MakeProblem], MakeProblem]:
-    """Register a problem; a change in the modules `code` makes its runs run anew."""
+    """Register a problem; a change in the modules `code`, or in the plugin file it stands in, makes its runs run anew."""
 
     def register(make: MakeProblem) -> MakeProblem:
-        PROBLEMS[name], CODE[name] = make, code
+        PROBLEMS[name], CODE[name] = make, (*code, *plugins.own_code(make))
         return make
 
     return register
@@ -65,7 +66,7 @@ def problem(name: str, *code: str) -> Callable[[MakeProblem], MakeProblem]:
 def make(name: str, arguments: Mapping[str, Any]) -> Problem:
     """The problem of that name."""
     if name not in PROBLEMS:
-        raise SettingError(f"There is no problem {name!r}; there are {', '.join(sorted(PROBLEMS))}.")
+        raise SettingError(f"There is no problem {name!r}; {near(name, PROBLEMS)}")
     return PROBLEMS[name](**arguments)
 
 
