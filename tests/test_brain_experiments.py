@@ -206,6 +206,8 @@ def test_table6_shows_means_over_repetitions_beside_the_published_numbers():
     assert (rows["BR-Net"][5].published, rows["BR-Net"][5].published_spread) == (0.0148, 0.0002)
     assert (rows["MDN"][0].published, rows["MDN"][0].published_spread) == (87.55, 0.663)
     assert rows["Guarded R-MDN"][0].published is None
+    assert [name for name, cells in rows.items() if cells[4].best] == ["P-MDN"]
+    assert not any(cells[0].best for cells in rows.values())
 
 
 def adni_record(method, swap=None):
