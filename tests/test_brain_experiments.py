@@ -37,7 +37,7 @@ from rmdn.strategies import Plain
 matplotlib.use("Agg")
 
 TINY = {"size": [8, 8, 8]}
-ELDERS = {"n": 150, "seed": 1, "resolution": 8}
+ELDERS = {"n": 150, "seed": 2, "resolution": 8}
 CHILDREN = {"n": 40, "seed": 1, "resolution": 8}
 OF_ADNI, OF_ABCD = (table5, figure5), (table6, figure6, figure13, figure17)
 OF_TABLES = (table9, table10, figure11)
