@@ -11,7 +11,7 @@ from rmdn.experiments.brains import BOY, GIRL, GUARDED, OURS, PLAIN
 from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.experiments.run import Run
 from rmdn.experiments.store import Record
-from rmdn.experiments.summary import cell, claim, dependences, missing, recalls, records, tested
+from rmdn.experiments.summary import cell, claim, dependences, missing, nearest_zero, recalls, records, tested
 from rmdn.metrics import kruskal_conover
 from rmdn.report import Cell, Claim, Section, Table
 
@@ -81,7 +81,7 @@ def section(plan: Plan, find: Find) -> Section:
         "what chance makes of a single fold of 2,000 children. Boys are the positive class. The measures of interest are "
         "TPR \N{MINUS SIGN} TNR and dcor²: nearer 0 is better.",
         ["Method", *DIGITS],
-        rows,
+        nearest_zero(rows, [1 + list(DIGITS).index(measure) for measure in OF_INTEREST]),
         notes,
     )
     return Section(
