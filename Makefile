@@ -20,6 +20,6 @@ check: install
 	$(BIN)/ruff check
 	$(BIN)/mypy
 bench: install
-	$(BIN)/python benchmarks/layer.py $(ARGS)
+	$(BIN)/rmdn bench $(ARGS)
 reproduce: install
 	$(BIN)/rmdn reproduce $(ARGS)

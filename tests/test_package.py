@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
+
+import rmdn
+from rmdn.commands import app, bench
+from rmdn.errors import UsageError
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -54,27 +59,71 @@ rmdn.metrics.dcor2(x.flatten(1), c), rmdn.metrics.transfer([[1.0, 0.5], [0.5, 1.
 
 
 def test_unknown_names_are_attribute_errors():
-    import rmdn
-
     with pytest.raises(AttributeError, match="nothing_here"):
         rmdn.nothing_here  # noqa: B018
     assert "metrics" in dir(rmdn)
 
 
-def test_the_demo_draws_its_picture_and_prints_its_table(tmp_path, capsys):
-    from rmdn.commands import app
+def commands(group, names=()):
+    """Every command of the command line, by the words that call it."""
+    yield names, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, (*names, name))
 
-    app(["demo", "--epochs", "1", "--per-group", "16", "--folder", str(tmp_path)], standalone_mode=False)
-    assert (tmp_path / "demo.png").stat().st_size > 10_000
+
+ALL = dict(commands(typer.main.get_command(app)))
+
+
+def test_the_commands_are_those_that_are_promised():
+    assert {("demo",), ("reproduce",), ("simulate",), ("bench",)} <= set(ALL)
+    assert {("simulate", name) for name in ("ham10000", "adni", "abcd")} <= set(ALL)
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "rmdn")
+def test_help_of_every_command_is_complete(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as end:
+        app([*words, "--help"])
+    assert end.value.code == 0
     text = capsys.readouterr().out
-    assert "0.833" in text
-    assert "with R-MDN" in text
+    assert "Usage" in text
+    for option in ALL[words].params:
+        assert getattr(option, "help", None) or option.name == "help", f"{option.name} has no help"
+        assert option.opts[0] in text
+    for name in getattr(ALL[words], "commands", {}):
+        assert name in text
 
 
-def test_help_of_every_command_is_complete(capsys):
-    from rmdn.commands import app
+def run_rmdn(*words):
+    return subprocess.run(
+        [sys.executable, "-c", "from rmdn.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT / "src",
+        timeout=120,
+    )
 
-    for command in ([], ["demo"], ["simulate"], ["simulate", "adni"]):
-        with pytest.raises(SystemExit):
-            app([*command, "--help"])
-        assert "Usage" in capsys.readouterr().out
+
+def test_a_users_mistake_is_one_message_and_no_traceback():
+    done = run_rmdn("reproduce", "table1", "--methods", "Plain,Nothing")
+    assert done.returncode == 2
+    assert done.stderr.startswith("There is no method 'Nothing'; there are Plain,")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_the_packages(capsys):
+    app(["--version"], standalone_mode=False)
+    assert capsys.readouterr().out == f"rmdn {rmdn.__version__}\n"
+
+
+def test_bench_runs_the_script_with_its_options(tmp_path, capfd, monkeypatch):
+    (tmp_path / "loop.py").write_text("import sys; print('measured', *sys.argv[1:]); sys.exit(3)")
+    monkeypatch.setattr(bench, "FOLDER", tmp_path)
+    assert app(["bench", "loop", "own", "--rounds", "2"], standalone_mode=False) == 3
+    assert capfd.readouterr().out == "measured own --rounds 2\n"
+    with pytest.raises(UsageError, match=r"layer\.py: the benchmarks come with rmdn's source"):
+        app(["bench"], standalone_mode=False)
+
+
+def test_every_benchmark_of_the_source_has_its_name():
+    assert {script.stem for script in (ROOT / "benchmarks").glob("*.py")} == {one.value for one in bench.Benchmark}

@@ -1,117 +1,209 @@
-"""The static data with its temptation: what a plain network learns from it, and what a deconfounded one."""
+"""The demonstration: data in which a confounder tempts more and more, and who gives in to it."""
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import rmdn
 from rmdn.data import synthetic
-from rmdn.metrics import dcor2_per_class
-from rmdn.models import CNN2d, features
-from rmdn.report import style
+from rmdn.experiments import measures, methods, problems
+from rmdn.experiments.continual import DELTAS
+from rmdn.metrics import transfer_distances
+from rmdn.models import CNN2d
+from rmdn.report import Cell, Claim, Picture, Report, Section, Table, style
 from rmdn.training import Settings, train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Tensors = tuple[Tensor, Tensor, Tensor]  # images, confounders, labels
-STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
-PLACES = ("conv1", "conv2", "fc1")  # after every convolution and the pre-logits layer, as in the paper
+METHODS = ("Plain", "R-MDN", "Guarded R-MDN")
+SETTINGS: dict[str, Any] = {"epochs": 8, "batch_size": 64, "decay_every": 3}
+STRENGTHS = (*DELTAS, 1.0)
+CERTAIN = 3.0  # standard errors of a share of right answers: beyond them it is no chance
 
 
 @dataclass(frozen=True)
 class Behaviour:
     """What one network does on test images."""
 
-    accuracy: list[float]  # after each epoch, and after the end's recalibration
-    by_strength: list[float]  # accuracy at each of STRENGTHS of the confounder in the test images
-    dependence: list[float]  # dcor2 of pre-logits features and the confounder within each group
+    R: Tensor  # (S, S): accuracy on stage j's test images after training on stage i
+    by_strength: list[float]  # after the last stage, on its test images, with the confounder at each of STRENGTHS
+    dependence: float  # dcor2 of its features and the confounder there, the mean of the two groups
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Both networks beside what is possible without the confounder."""
+    """All networks, beside what is possible without the confounder."""
 
-    best: float
+    best: list[float]  # of each stage
+    settings: dict[str, Any]
+    images: int  # of each stage's test set
     networks: dict[str, Behaviour]
 
-
-def run(*, epochs: int = 12, per_group: int = 1024, seed: int = 0) -> Findings:
-    """Train both networks from the same weights on the same images."""
-    stage = synthetic.static(per_group, seed=seed)
-    weaker = [synthetic.static(per_group, seed=seed, delta=strength).test.tensors() for strength in STRENGTHS]
-    settings = Settings(epochs=epochs, batch_size=64, seed=seed, recalibration="stage")
-    torch.manual_seed(seed)
-    plain = CNN2d(num_classes=2)
-    deconfounded = rmdn.deconfound(
-        copy.deepcopy(plain),
-        at=PLACES,
-        num_confounders=1,
-        num_classes=2,
-        sample=stage.train.images[:2],
-        gradient="projected",
-        inplace=True,
-    )
-    networks = {
-        name: _behaviour(network, stage, weaker, settings)
-        for name, network in {"plain network": plain, "with R-MDN": deconfounded}.items()
-    }
-    return Findings(stage.best, networks)
+    @property
+    def margin(self) -> float:
+        """How far chance alone moves the accuracy on the last stage's test images."""
+        return CERTAIN * math.sqrt(self.best[-1] * (1 - self.best[-1]) / self.images)
 
 
-def _behaviour(network: nn.Module, stage: synthetic.Stage, weaker: list[Tensors], settings: Settings) -> Behaviour:
-    test = stage.test.tensors()
-    course: list[float] = []
-    train(network, [stage], settings=settings, on_epoch=lambda epoch, now: course.append(accuracy(now, *test)))
-    by_strength = [accuracy(network, *tensors) for tensors in weaker]
-    return Behaviour([*course, accuracy(network, *test)], by_strength, dependence(network, *test))
+def run(
+    names: Sequence[str] = METHODS,
+    *,
+    epochs: int = SETTINGS["epochs"],
+    per_group: int = 1024,
+    seed: int = 0,
+    announce: Callable[[str], None] | None = None,
+) -> Findings:
+    """Train a network by each method, from the same weights, over the five stages of data set 1.
+
+    Args:
+        names: methods of `methods.py`.
+        epochs: of each stage.
+        per_group: images of each group in a stage's training and in its test set.
+        seed: of images, weights and the order of training.
+        announce: told of each method before its training begins.
+    """
+    problem = problems.make("continual", {"dataset": 1, "per_group": per_group, "seed": seed, "deltas": DELTAS})
+    # Of the weaker confounders only the last stage's are looked at.
+    stages = [replace(stage, more_tests={}) for stage in problem.stages[:-1]]
+    problem = replace(problem, stages=[*stages, problem.stages[-1]])
+    settings = {**SETTINGS, "epochs": epochs, "seed": seed}
+    networks = {}
+    for name in names:
+        if announce:
+            announce(name)
+        networks[name] = _behaviour(name, problem, settings)
+    return Findings(list(problem.best or ()), settings, 2 * per_group, networks)
 
 
-@torch.no_grad()
-def accuracy(network: nn.Module, images: Tensor, confounders: Tensor, labels: Tensor) -> float:
-    """Share of right answers in evaluation mode."""
-    training = network.training
-    network.eval()
-    logits = network(images, confounders=confounders) if _deconfounded(network) else network(images)
-    network.train(training)
-    return float((logits.argmax(1) == labels).double().mean())
-
-
-def dependence(network: nn.Module, images: Tensor, confounders: Tensor, labels: Tensor) -> list[float]:
-    """Squared distance correlation of the pre-logits features with the confounder, in each group."""
-    network.eval()
-    if _deconfounded(network):
-        seen = features(network, "network.fc1", images, confounders=confounders)
-    else:
-        seen = features(network, "fc1", images)
-    return [float(value) for value in dcor2_per_class(seen, confounders, labels).classes.values()]
-
-
-def _deconfounded(network: nn.Module) -> bool:
-    return isinstance(network, rmdn.Deconfounded)
+def _behaviour(name: str, problem: problems.Problem, settings: dict[str, Any]) -> Behaviour:
+    torch.manual_seed(settings["seed"])
+    method, network = methods.named(name), CNN2d(num_classes=2)
+    model, strategy = method.build(network, problem)
+    pre_logits = network.pre_logits_name if model is network else f"network.{network.pre_logits_name}"
+    how = Settings(**{**settings, **method.settings})
+    result = train(model, problem.stages, strategy, how, features=pre_logits)
+    _, confounders, labels = problem.stages[-1].test
+    last = len(problem.stages) - 1
+    of_groups = measures.dependence(result.features[last, last], confounders, labels).values()
+    weaker = [float(result.more[problems.delta_name(delta)][last, last]) for delta in DELTAS]
+    known = [value for value in of_groups if value is not None]
+    return Behaviour(result.R, [*weaker, float(result.R[-1, -1])], sum(known) / len(known), result.seconds)
 
 
 @style.drawing()
 def picture(findings: Findings) -> Figure:
-    """Accuracy over training, and as the confounder is taken out of the test images."""
+    """Accuracy as the confounder tempts more, and as it is then taken out of the test images."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4))
-    course, strength = figure.subplots(1, 2, sharey=True)
-    looks = style.looks(["plain", "R-MDN"]).values()
-    for (name, one), look in zip(findings.networks.items(), looks, strict=True):
-        course.plot(range(1, len(one.accuracy)), one.accuracy[:-1], label=name, **{**look.line, "marker": ""})
-        course.plot(len(one.accuracy) - 1, one.accuracy[-1], **look.line)
-        strength.plot(STRENGTHS, one.by_strength, label=name, **look.line)
-    for axes in (course, strength):
-        axes.axhline(findings.best, color=style.GREY, linewidth=1)
-    course.text(1, findings.best + 0.004, "possible without the confounder", color=style.GREY, fontsize=9)
-    course.set(xlabel="epoch (mark: after recalibration)", ylabel="test accuracy", title="What training finds")
-    strength.set(xlabel="confounder in the test images (1: as in training)", title="What is left without it")
-    strength.legend()
+    stages, strengths = figure.subplots(1, 2, sharey=True)
+    numbers = range(1, len(findings.best) + 1)
+    for name, look in style.looks(list(findings.networks)).items():
+        one = findings.networks[name]
+        stages.plot(numbers, one.R.diagonal().tolist(), label=name, **look.line)
+        strengths.plot(STRENGTHS, one.by_strength, label=name, **look.line)
+    stages.plot(numbers, findings.best, color=style.GREY, linewidth=1)
+    strengths.axhline(findings.best[-1], color=style.GREY, linewidth=1)
+    stages.annotate(
+        "possible without the confounder", (1, findings.best[0]), (0, -12), textcoords="offset points", color=style.GREY
+    )
+    stages.set(xlabel="stage of training (each test: the stage's own)", ylabel="test accuracy", xticks=numbers)
+    stages.set_title("The confounder tells the groups apart better and better")
+    strengths.set(xlabel="confounder in the last stage's test images (1: as in training)")
+    strengths.set_title("Then it is taken away")
+    strengths.legend()
     return figure
+
+
+def report(findings: Findings, command: str) -> Report:
+    """What came out, as a page."""
+    settings, seconds = findings.settings, sum(one.seconds for one in findings.networks.values())
+    examples = synthetic.continual(1, per_group=2, seed=settings["seed"])
+    return Report(
+        title="Who cheats? Networks on data with a confounder",
+        summary="Every image holds a main effect, on the main diagonal, and a confounder, at the bottom left. Both differ "
+        f"between two groups, and only the main effect may be used: whoever does can be right in {findings.best[-1]:.0%} "
+        "of the cases, no more. Through five stages the confounder tells the groups apart better and better. Who does "
+        "better than is possible has used it, and falls when it is taken away.",
+        facts={
+            "Data": f"simulated: five stages of {findings.images} training and as many test images",
+            "Training": f"{settings['epochs']} epochs a stage, batches of {settings['batch_size']} (the paper: 100, 128)",
+            "Seed": str(settings["seed"]),
+            "Computing time": f"{seconds:.0f} seconds",
+            "Made with": f"rmdn {rmdn.__version__}, torch {torch.__version__}",
+        },
+        sections=[
+            Section(
+                "networks",
+                "What the networks do",
+                parts=[table(findings), Picture(CAPTION, picture(findings), ALT)],
+                claims=claims(findings),
+                command=command,
+            ),
+            Section(
+                "images", "What they see", parts=[Picture(IMAGES, synthetic.picture(examples, examples=1), IMAGES_ALT)]
+            ),
+        ],
+    )
+
+
+CAPTION = (
+    "Left: accuracy on each stage's own test images, after training on the stage. Right: after the last stage, on its test "
+)
+CAPTION += "images, in which the confounder is made weaker and weaker."
+ALT = "Lines of accuracy for each network beside the line of what is possible without the confounder."
+IMAGES = "The first image of each group in each stage, and the strengths of main effect and confounder."
+IMAGES_ALT = "Small grey images with bright spots on the diagonal and one at the bottom left."
+
+
+def table(findings: Findings) -> Table:
+    """A row a network."""
+    rows: list[list[str | Cell]] = []
+    for name, one in findings.networks.items():
+        far = transfer_distances(one.R, torch.tensor(findings.best))
+        numbers = [one.by_strength[-1], one.by_strength[0], far.ACCd, far.BWTd, far.FWTd, one.dependence]
+        rows.append([name, *(Cell(number) for number in numbers)])
+    return Table(
+        f"After all five stages. Without the confounder an accuracy of {findings.best[-1]:.3f} is possible.",
+        ["Network", "Accuracy", "Confounder away", "ACCd", "BWTd", "FWTd", "dcor²"],
+        rows,
+        [
+            "Accuracy: on the last stage's test images, and on the same without the confounder.",
+            "ACCd, BWTd, FWTd: distances to what is possible over all stages, as in the paper; nearer 0 is better.",
+            "dcor²: how much the features tell of the confounder within the groups, in the last stage; 0 is nothing.",
+        ],
+    )
+
+
+def claims(findings: Findings) -> list[Claim]:
+    """Who cheats, by a criterion: whether the accuracy is further from the possible than chance explains."""
+    made, possible = [], findings.best[-1]
+    for name, one in findings.networks.items():
+        there, away = one.by_strength[-1] - possible, one.by_strength[0] - possible
+        cheats, falls = there > findings.margin, away < -findings.margin
+        if name == "Plain":
+            made += [
+                _claim(f"{name} cheats: it does better than is possible without the confounder", cheats, there, findings),
+                _claim(f"{name} falls when the confounder is taken away", falls, away, findings),
+            ]
+        else:
+            made += [
+                _claim(f"{name} does not do better than is possible without the confounder", not cheats, there, findings),
+                _claim(f"{name} does not need the confounder", not falls, away, findings),
+            ]
+    return made
+
+
+def _claim(text: str, holds: bool, distance: float, findings: Findings) -> Claim:
+    why = (
+        f"{distance:+.3f}; chance explains ±{findings.margin:.3f}, {CERTAIN:g} standard errors of {findings.images} images"
+    )
+    return Claim(text, "holds" if holds else "does not hold", why)

@@ -142,3 +142,7 @@ class Report:
     def claims(self) -> list[tuple[Section, Claim]]:
         """All claims, each with the section that it stands in."""
         return [(section, claim) for section in self.sections for claim in section.claims]
+
+    def has_overview(self) -> bool:
+        """Whether claims stand in more than one section, so that a list of all is worth its place."""
+        return len({section.key for section, _ in self.claims()}) > 1

@@ -19,10 +19,10 @@ HATCHES = (
     *("///", "...", "||||", "xxx", "OO", "|-", "/o", "-x"),
 )
 
-# A method looks the same in every figure. New ones go to the end.
+# A method looks the same in every figure: by the name it has in `experiments/methods.py`. New ones go to the end.
 METHODS = (
-    *("R-MDN", "plain", "P-MDN", "BR-Net", "MDN", "ACIL", "F-OAL", "EWC", "LwF", "PackNet", "EWC + R-MDN", "LwF + R-MDN"),
-    *("stage-specific MDN", "pixel MDN", "R-MDN (A)", "R-MDN (B)", "R-MDN (C)"),
+    *("Guarded R-MDN", "R-MDN", "Plain", "P-MDN", "BR-Net", "MDN", "Stage-specific MDN", "Pixel-space MDN"),
+    *("ACIL", "F-OAL", "EWC", "LwF", "PackNet", "EWC + R-MDN", "LwF + R-MDN", "R-MDN (A)", "R-MDN (B)", "R-MDN (C)"),
 )
 
 SETTINGS = {
