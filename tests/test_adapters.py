@@ -102,7 +102,7 @@ def test_ham10000_missing_ages_follow_the_policy(skins):
     missing = pd.read_csv(skins / "HAM10000_metadata.csv")["age"].isna().sum()
     assert missing > 0
     assert len(ham10000.load(skins, missing_age="drop").rows) == 200 - missing
-    with pytest.raises(InputError, match="'age' gives no stage"):
+    with pytest.raises(InputError, match="'age' has no value in 1 of 200 rows"):
         ham10000.load(skins, missing_age="error")
     with pytest.raises(SettingError, match="none of spread"):
         ham10000.load(skins, missing_age="mean")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -93,13 +94,15 @@ KINDS = [["even"] * 6, ["even"] * 5 + ["uneven"], ["even"] * 5 + ["empty"], ["em
 
 
 def learn(rank: int, world: int, kinds: list[str], options: dict[str, Any], reloaded: bool = False) -> Any:
-    layer, outputs = rmdn.RMDN(2, 2, **options), []
+    options = dict(options)
+    make = partial(getattr(rmdn, options.pop("layer", "RMDN")), 2, 2, **options)
+    layer, outputs = make(), []
     for seed, kind in enumerate(kinds):
         if reloaded and seed == 3:
             file = io.BytesIO()
             torch.save(layer.state_dict(), file)
             file.seek(0)
-            layer = rmdn.RMDN(2, 2, **options)
+            layer = make()
             layer.load_state_dict(torch.load(file, weights_only=True))
         batch = features_batch(seed)
         outputs.append(layer(*(shares(batch, sizes_of(world, kind))[rank] if world > 1 else batch)))
@@ -110,6 +113,7 @@ OPTIONS = [
     {},
     {"share": "spatial", "gradient": "projected"},
     {"standardize": False, "forgetting": 0.99, "regularization": 1e-2},
+    {"layer": "PMDN"},
 ]
 
 

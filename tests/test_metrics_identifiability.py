@@ -29,6 +29,7 @@ def test_collinear_columns_are_named_and_others_are_not():
     with pytest.warns(RMDNWarning, match="'a' .VIF inf.*'b'.*'sum'") as caught:
         found = identifiability(np.c_[a, b, a + b, other], names=["a", "b", "sum", "other"])
     assert "other" not in str(caught[0].message)
+    assert found.inseparable == ()  # a matter of the confounders among each other
     assert found.vif["other"] == pytest.approx(1, abs=0.1)
     assert found.condition == np.inf
 
@@ -38,6 +39,8 @@ def test_label_that_is_the_confounder():
     with pytest.warns(RMDNWarning, match="'site'.*'label'.*hardly overlaps"):
         found = identifiability(label, label, names=["site"])
     assert found.overlap["site"] == 0
+    assert "'label' (VIF inf) is all but a sum of 'site'" in found.inseparable[0]
+    assert "'site' hardly overlaps" in found.inseparable[1]
 
 
 def test_all_levels_of_a_category_beside_the_ones():

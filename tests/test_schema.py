@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +135,10 @@ def test_saved_schema_encodes_the_same(tmp_path):
     assert loaded == schema
     np.testing.assert_array_equal(loaded.transform(AGES), schema.transform(AGES))
     assert [path.name for path in tmp_path.iterdir()] == ["schema.json"]
+    torch.save({"model": torch.nn.Linear(2, 2).state_dict(), "schema": schema.to_dict()}, tmp_path / "model.pt")
+    beside = Schema.from_dict(torch.load(tmp_path / "model.pt", weights_only=True)["schema"])
+    np.testing.assert_array_equal(beside.transform(AGES), schema.transform(AGES))
+    assert beside.describe() == schema.describe()
 
 
 def test_clear_errors():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from rmdn import deconfound
 from rmdn.data import table
 from rmdn.data.images import Images, read_image
 from rmdn.data.stages import by_bins
@@ -121,7 +122,7 @@ def test_bad_files_are_named_and_counted_before_training(tmp_path):
     (tmp_path / "pictures" / "11.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match=r"3 of 40 images do not read \(1 absent, 2 corrupt\)") as caught:
         table.load(path, confounders=["age"], subject="id", size=(6, 4))
-    for name in ("7.png (absent)", "9.png (corrupt", "11.png (corrupt"):
+    for name in ("7.png (absent)", "9.png (corrupt: cannot identify image file", "11.png (corrupt: "):
         assert name in str(caught.value)
     images = Images(size=(6, 4), unreadable="drop")
     with pytest.warns(RMDNWarning, match="3 of 40"):
@@ -140,6 +141,40 @@ def test_rows_with_missing_cells_follow_the_policy(tmp_path):
     study = table.load(path, confounders=Schema((Number("age", missing="drop"),)), subject="id", size=(6, 4))
     assert len(study.rows) == N - 4
     assert "4 of 40 rows left out: no value in age" in study.describe()
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [("n/a", r"'age' has no value in 1 of 40 rows: rows 37 .*missing='mean'"), ("x", "row 37: 'x' is not a number")],
+)
+def test_bad_cells_are_named_by_their_row_in_the_table(tmp_path, cell, message):
+    ages = [str(20 + i) for i in range(N)]
+    path = make_csv(tmp_path, age=[*ages[:37], cell, *ages[38:]])
+    with pytest.raises(InputError, match=message):
+        table.load(path, confounders=Schema((Number("age"),)), subject="id", size=(6, 4))
+
+
+def test_a_confounder_that_is_the_label_is_named_before_training(tmp_path):
+    labels = ["ill" if i % 4 < 2 else "well" for i in range(N)]  # p0, p1, ...: by subject
+    path = make_csv(tmp_path, label=labels, hospital=["north" if label == "ill" else "south" for label in labels])
+    with pytest.warns(RMDNWarning, match=r"'label' \(VIF inf\).*'hospital=south' hardly overlaps between classes"):
+        table.load(path, confounders=["hospital", "age"], subject="id", size=(6, 4))
+    table.load(path, confounders=["age", "sex"], subject="id", size=(6, 4))
+
+
+def test_a_study_trains_as_it_is(tmp_path):
+    pytest.importorskip("lightning")
+    from rmdn.models import CNN2d
+    from rmdn.training import Settings, train
+
+    study = table.load(
+        make_csv(tmp_path), confounders=["age", "sex"], subject="id", stage=by_bins("wave", [2]), size=(16, 16)
+    )
+    network = deconfound(CNN2d(16, in_channels=3), ["fc1"], num_confounders=2, num_classes=2)
+    result = train(network, study.splits(), settings=Settings(epochs=1, batch_size=10), progress=False)
+    assert result.names == ["<2", ">=2"]
+    assert torch.isfinite(result.R).all()
+    assert network.layers["fc1"].seen == sum(len(stage.train) for stage in study.stages)
 
 
 def test_a_level_that_only_test_rows_have_is_found_before_training(tmp_path):
@@ -223,9 +258,10 @@ def make_bids(folder, sessions: str) -> None:
 
 def test_bids_without_sessions(tmp_path):
     make_bids(tmp_path / "bids", "")
-    schema = Schema((Number("age", missing="mean"), Category("sex", levels=("2", "1"))))
+    schema = Schema((Number("age", missing="mean"), Category("sex")))
     study = table.load(tmp_path / "bids", label="group", confounders=schema, size=(4, 4, 4))
     assert study.label_names == ("con", "pat")
+    assert study.schema.names == ("age", "sex=1")  # the reference is the first that participants.json declares
     assert study.columns.subject == "participant_id"
     assert study.rows["age"][0] == 89
     assert study.datasets(0)[0][0][0].shape == (1, 4, 4, 4)

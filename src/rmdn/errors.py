@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class RMDNError(Exception):
     """The ancestor of all errors of this package."""
@@ -33,3 +36,10 @@ class MissingExtraError(RMDNError, ImportError):
 
 class RMDNWarning(UserWarning):
     """Something that a careful user would want to know; the computation goes on."""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """For a message about a wrong name: those that are like it, whatever their case, else all there are."""
+    names = {one.lower(): one for one in known}
+    close = [names[one] for one in difflib.get_close_matches(name.lower(), names, n=3)]
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names.values()) or 'none'}."

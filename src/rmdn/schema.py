@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from rmdn.cells import are_numbers, column, is_missing, some
+from rmdn.cells import are_numbers, column, is_missing, some, to_numbers
 from rmdn.errors import InputError, SettingError, UsageError
 from rmdn.terms import KINDS, Category, Column, Fit, Interaction, Number, Term
 
@@ -81,6 +81,27 @@ class Schema:
         fitted.transform(rows)
         return fitted
 
+    def declared(self, levels: Mapping[str, Sequence[str]]) -> Schema:
+        """The same schema, in which categories that list no levels take the ones declared here; a fitted one stays."""
+        if self.fits is not None:
+            return self
+        terms = [
+            replace(term, levels=tuple(levels[term.name]))
+            if isinstance(term, Category) and not term.levels and term.name in levels
+            else term
+            for term in self.terms
+        ]
+        return replace(self, terms=tuple(terms))
+
+    def check(self, rows: Any) -> None:
+        """An error, with its row, for a cell that is no number or that is missing where that is refused."""
+        for term in self.columns:
+            cells = column(rows, term.name)
+            if isinstance(term, Number):
+                to_numbers(cells, term.name)
+            if term.missing == "error":
+                _refuse_missing(term, np.array([is_missing(cell) for cell in cells], dtype=bool))
+
     def complete(self, rows: Any) -> np.ndarray:
         """(n,) True for the rows to keep: no cell is missing in a column whose policy is "drop"."""
         drop = [t for t in self.columns if t.missing == "drop"]
@@ -118,7 +139,7 @@ class Schema:
             count = f"{fit['missing']} of {fit['rows']} training rows"
             lines.append(f"{term.name}: {term.words(fit)}; {_missing_words(term, fit)} ({count} missing).")
         lines += [f"{' x '.join(term.names)}: products, each column with each." for term in self.interactions]
-        return "\n".join([*lines, f"{len(self.names)} columns in all, fitted on training rows alone."])
+        return "\n".join([*lines, f"{_columns(len(self.names))} in all, fitted on training rows alone."])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, texts and lists, for JSON or a model's state."""
@@ -175,13 +196,19 @@ def _encoded(term: Column, rows: Any, fit: Fit) -> tuple[np.ndarray, np.ndarray]
     unseen = term.unseen_rows(rows, fit)
     if isinstance(term, Category) and term.unseen == "missing":
         absent = absent | unseen
-    if absent.any() and term.missing in ("error", "drop"):
-        raise InputError(
-            f"Column {term.name!r} has no value in {absent.sum()} of {len(absent)} rows: rows "
-            f"{some(np.flatnonzero(absent).tolist())}. Fill them, or choose another policy for missing cells."
-        )
+    if term.missing in ("error", "drop"):
+        _refuse_missing(term, absent)
     x[unseen & ~absent if term.missing == "keep" else absent | unseen] = fit["means"]
     return x, absent
+
+
+def _refuse_missing(term: Column, absent: np.ndarray) -> None:
+    if absent.any():
+        raise InputError(
+            f"Column {term.name!r} has no value in {absent.sum()} of {len(absent)} rows: rows "
+            f"{some(np.flatnonzero(absent).tolist())} (counted from 0). Fill them, or say in a schema what they mean: "
+            f"{type(term).__name__}({term.name!r}, missing='mean'), or 'indicator', 'keep' or 'drop'."
+        )
 
 
 def _missing_words(term: Column, fit: Fit) -> str:
@@ -194,6 +221,10 @@ def _missing_words(term: Column, fit: Fit) -> str:
         "keep": "a missing cell stays NaN for the layer",
         "drop": "rows with a missing cell are left out",
     }[term.missing]
+
+
+def _columns(count: int) -> str:
+    return f"{count} column" if count == 1 else f"{count} columns"
 
 
 def _rows(parts: Mapping[str, np.ndarray]) -> int:

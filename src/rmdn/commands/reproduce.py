@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from rmdn.experiments.experiment import Experiment, Plan
-    from rmdn.experiments.run import Run
     from rmdn.experiments.store import Store
 
 app = typer.Typer()
+CORES = os.cpu_count() or 1
 
 
 @app.command("reproduce")
@@ -30,7 +27,7 @@ def reproduce(
     ] = "quick",
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of a cell; by default each experiment's own.")] = None,
     methods: Annotated[str, typer.Option(help='Only these, as "Plain,R-MDN"; by default all.', show_default=False)] = "",
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; they share the cores.")] = os.cpu_count() or 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; they share the cores.")] = CORES,
     cluster: Annotated[str | None, typer.Option(help="A dask scheduler, as tcp://host:8786, or slurm.")] = None,
     results: Annotated[Path, typer.Option(help="Where the runs' results lie, a folder for each scale.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="The report to write.")] = Path("report.html"),
@@ -45,40 +42,52 @@ def reproduce(
     Finished runs are not made again, a killed grid goes on, and a run that fails leaves its error and does not stop the
     others. Without names it lists the experiments.
     """
-    from rmdn.experiments.experiment import Plan
-    from rmdn.experiments.methods import named
-    from rmdn.experiments.registry import chosen
+    from rmdn.experiments import plugins
+    from rmdn.experiments.experiment import Plan, check_methods
+    from rmdn.experiments.registry import EXPERIMENTS, chosen
     from rmdn.experiments.reporting import report
-    from rmdn.experiments.run import load_plugins
     from rmdn.experiments.store import Store
     from rmdn.report import terminal, write
 
-    load_plugins(plugin or [])
+    files = [os.path.abspath(file) for file in plugin or []]  # a cluster's workers stand in other folders
+    plugins.load(files)
     plan = Plan(scale, seeds, tuple(name.strip() for name in methods.split(",") if name.strip()))
-    for name in plan.methods:
-        named(name)
+    store = Store(results.absolute() / scale)
+    experiments = chosen(names) if names else list(EXPERIMENTS.values())
+    check_methods(experiments, plan)
     if show or not names:
-        _list(plan)
+        _list(experiments, plan, store)
         return
-    experiments, store = chosen(names), Store(results / scale)
-    if not only_report:
-        _run(experiments, plan, store, jobs, cluster, plugin or [], fresh)
+    failed = 0 if only_report else _run(experiments, plan, store, jobs, cluster, files, fresh)
     made = report(experiments, plan, store)
     terminal(made)
     typer.echo(f"The report is in {write(made, out)}.")
+    if failed:
+        typer.secho(f"{failed} runs failed. The same command tries them again.", fg="red", err=True)
+        raise typer.Exit(1)
 
 
-def _list(plan: Plan) -> None:
+def _list(experiments: Sequence[Experiment], plan: Plan, store: Store) -> None:
+    """What each experiment is, how many runs it needs and has, and how long it takes on this machine."""
     from rich.console import Console
     from rich.table import Table
 
-    from rmdn.experiments.registry import EXPERIMENTS
+    from rmdn.experiments.experiment import Plan
+    from rmdn.experiments.grid import pending
 
-    table = Table("name", "what", "runs", "minutes on 2 cores", "needs", title=f"Experiments at the scale {plan.scale!r}")
-    for one in EXPERIMENTS.values():
-        runs = len({run.key for run in one.runs(plan)})
-        table.add_row(one.key, one.title, str(runs), f"{one.minutes[plan.scale]:g}", one.needs or "-")
+    table = Table(
+        "name", "what", "runs", "done", "minutes", "needs", title=f"At the scale {plan.scale!r}, on {CORES} cores"
+    )
+    for one in experiments:
+        runs, usual = ({run.key: run for run in one.runs(which)} for which in (plan, Plan(plan.scale)))
+        minutes = one.minutes[plan.scale] * 2 / CORES * len(runs) / max(len(usual), 1)  # they are given for two cores
+        done = len(runs) - len(pending(list(runs.values()), store))
+        table.add_row(one.key, one.title, str(len(runs)), str(done), _rounded(minutes), one.needs or "-")
     Console().print(table)
+
+
+def _rounded(minutes: float) -> str:
+    return f"{minutes:.0f}" if minutes >= 2 else f"{minutes:.1g}"
 
 
 def _run(
@@ -87,57 +96,29 @@ def _run(
     store: Store,
     jobs: int,
     cluster: str | None,
-    plugins: Sequence[str],
+    files: Sequence[str],
     fresh: bool,
-) -> None:
-    from rich.live import Live
+) -> int:
+    """Make what is to be made; how many runs have failed."""
+    from rich.console import Console
 
     from rmdn.experiments.grid import carry_out, pending
+    from rmdn.experiments.watch import Standing, shown
 
-    wanted = {one.key: {run.key: run for run in one.runs(plan)} for one in experiments}
-    runs = [run for of_one in wanted.values() for run in of_one.values()]
-    progress = _Progress(wanted, {run.key for run in pending(runs, store, fresh=fresh)}, jobs)
-    if not progress.left:
-        return
-    with Live(progress.table(), refresh_per_second=2) as live:
-
-        def watch(run: Run, error: str | None, seconds: float) -> None:
-            progress.ended(run, error)
-            live.update(progress.table())
-            if error:
-                live.console.print(f"[red]{run.method.name}, seed {run.seed}, failed:[/red] {error}")
-
-        carry_out(runs, store, jobs=jobs, cluster=cluster, plugins=plugins, fresh=fresh, watch=watch)
-
-
-class _Progress:
-    """How far the grid is, as a table."""
-
-    def __init__(self, wanted: dict[str, dict[str, Run]], left: set[str], jobs: int) -> None:
-        self.wanted, self.left, self.jobs = wanted, left, jobs
-        self.failed: set[str] = set()
-        self.planned, self.start = len(left), time.monotonic()
-
-    def ended(self, run: Run, error: str | None) -> None:
-        """Count a run that has ended."""
-        self.left.discard(run.key)
-        if error:
-            self.failed.add(run.key)
-
-    def table(self) -> Table:
-        """A row an experiment."""
-        from rich.table import Table
-
-        running = min(self.jobs, len(self.left))
-        table = Table("experiment", "done", "failed", "to do", title=f"{running} running, {self._time_left()}")
-        for name, runs in self.wanted.items():
-            left, failed = len(self.left & runs.keys()), len(self.failed & runs.keys())
-            table.add_row(name, str(len(runs) - left - failed), str(failed), str(left))
-        return table
-
-    def _time_left(self) -> str:
-        ended = self.planned - len(self.left)
-        if not ended:
-            return "time left not known yet"
-        seconds = (time.monotonic() - self.start) / ended * len(self.left)
-        return f"about {seconds / 60:.0f} minutes left"
+    wanted = {one.key: one.runs(plan) for one in experiments}
+    todo = pending([run for runs in wanted.values() for run in runs], store, fresh=fresh)
+    standing = Standing(wanted, todo, jobs)
+    try:
+        with shown(standing, Console()) as watch:
+            carry_out(todo, store, jobs=jobs, cluster=cluster, plugins=files, fresh=fresh, watch=watch)
+    except KeyboardInterrupt:
+        done, running, failed, waiting = standing.all()
+        how = "The same command, without --fresh," if fresh else "The same command"
+        typer.secho(
+            f"Stopped with {done} of {done + running + failed + waiting} runs done; they are kept in {store.folder}. "
+            f"{how} goes on from here; --only-report reports on what there is.",
+            fg="yellow",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    return len(standing.failed)

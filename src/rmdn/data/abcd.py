@@ -56,7 +56,7 @@ def load(
 
 
 def read_rows(folder: Path) -> tuple[Any, tuple[str, ...]]:
-    """One row a child at the first visit: image, subject, site, family, sex, age in months, pds."""
+    """One row a child at the first visit: image, subject, site, family, sex, age in months, pds, race where it is told."""
     demo, tracking, puberty = (_baseline(folder, name, needed) for name, needed in TABLES.items())
     rows = demo.merge(tracking, on="src_subject_id", suffixes=("", " (lt)"))
     rows = rows.merge(puberty, on="src_subject_id", how="left", suffixes=("", " (pds)"))
@@ -72,9 +72,10 @@ def read_rows(folder: Path) -> tuple[Any, tuple[str, ...]]:
     if None in columns.values():
         raise InputError(f"ph_p_pds.csv lacks {' or '.join(PUBERTY.values())} (with or without _2).")
     rows["pds"] = [row[columns[row["sex"]]] for row in rows.to_dict("records")]
-    rows = rows.rename(columns={"site_id_l": "site", "rel_family_id": "family", "interview_age": "age"})
+    names = {"site_id_l": "site", "rel_family_id": "family", "interview_age": "age", "race_ethnicity": "race"}
+    rows = rows.rename(columns=names)
     kept = ["image", "subject", "site", "family", "sex", "age", "pds"]
-    return rows[[*kept, STAND_IN] if STAND_IN in rows else kept], (*unknown, *unseen)
+    return rows[[*kept, *(name for name in ("race", STAND_IN) if name in rows)]], (*unknown, *unseen)
 
 
 def _baseline(folder: Path, name: str, needed: tuple[str, ...]) -> Any:

@@ -43,10 +43,7 @@ def load(
 
     The paper does not say how its test sets were drawn: here a fifth of the subjects, the same in all stages.
     """
-    folder = Path(folder)
-    rows = _from_bids(folder) if (folder / "participants.tsv").is_file() else _from_collection(folder)
-    rows, note = _three_groups(rows)
-    rows["year"] = _years(list(rows["date"]))
+    rows, note = read_rows(Path(folder))
     return assemble(
         "ADNI",
         rows,
@@ -58,6 +55,14 @@ def load(
         label_names=DIAGNOSES,
         notes=note,
     )
+
+
+def read_rows(folder: Path) -> tuple[Any, tuple[str, ...]]:
+    """One row a scan: image, subject, site, label (CN, MCI, AD), age, sex, date, year; and what was left out."""
+    rows = _from_bids(folder) if (folder / "participants.tsv").is_file() else _from_collection(folder)
+    rows, note = _three_groups(rows)
+    rows["year"] = _years(list(rows["date"]))
+    return rows, note
 
 
 def _from_collection(folder: Path) -> Any:
@@ -121,7 +126,7 @@ def _three_groups(rows: Any) -> tuple[Any, tuple[str, ...]]:
     if all(keep):
         return rows, ()
     note = f"{keep.count(False)} of {len(keep)} rows left out: their group is none of {', '.join(GROUPS)}."
-    warnings.warn(note, RMDNWarning, stacklevel=3)
+    warnings.warn(note, RMDNWarning, stacklevel=4)
     return rows[keep].reset_index(drop=True), (note,)
 
 

@@ -126,7 +126,7 @@ def readable(paths: Sequence[str | Path], images: Images) -> np.ndarray:
         except MissingExtraError:
             raise
         except Exception as error:  # a reader may raise anything over a broken file
-            bad[present[index]] = f"corrupt: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            bad[present[index]] = f"corrupt: {_reason(error)}"
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for _ in track(pool.map(check, range(len(files))), "Checking images", len(files)):
@@ -229,6 +229,13 @@ def _read_array(path: Path, size: Sequence[int] | None) -> Tensor:
         raise InputError(f"{path.name} holds {values.dtype}, not numbers.")
     image = torch.from_numpy(values.astype(np.float32))
     return image[None] if size is not None and image.ndim == len(size) else image
+
+
+def _reason(error: BaseException) -> str:
+    """What the reader itself said, under MONAI's own words around it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _refuse(bad: dict[str, str], total: int, policy: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +15,12 @@ from rmdn.cells import column, in_order, some, to_levels, to_numbers
 from rmdn.data.folds import folds
 from rmdn.data.images import ImageDataset, Images, readable
 from rmdn.data.stages import Rule, everything
-from rmdn.errors import InputError, SettingError
+from rmdn.errors import InputError, RMDNWarning, SettingError
+from rmdn.metrics.identifiability import identifiability
 from rmdn.schema import Schema
 
 STAND_IN = "stand_in"  # the column by which a simulated table says what it is
+ENOUGH = 10  # rows of a class, and for each confounder column, before anything is said of what they share
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,15 @@ class Stage:
     name: str
     train: np.ndarray
     test: np.ndarray
+
+
+@dataclass(frozen=True)
+class StageImages:
+    """A stage's training and test images."""
+
+    name: str
+    train: ImageDataset
+    test: ImageDataset
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,10 @@ class Study:
         here = self.stages[stage]
         return self._dataset(here.train, train=True), self._dataset(here.test, train=False)
 
+    def splits(self) -> list[StageImages]:
+        """All stages as `rmdn.training.train` takes them."""
+        return [StageImages(stage.name, *self.datasets(i)) for i, stage in enumerate(self.stages)]
+
     def describe(self) -> str:
         """What is in the study and what was done to it, in words."""
         lines = [f"{self.name}: {len(self.rows)} images in {len(self.stages)} stage(s)."]
@@ -133,7 +149,9 @@ def assemble(
     for needed in (columns.image, columns.label, columns.subject, columns.site, columns.split, *split.by):
         if needed is not None:
             column(rows, needed)
-    rows, notes = _complete(rows.reset_index(drop=True), schema, list(notes))
+    rows = rows.reset_index(drop=True)
+    schema.check(rows)  # while rows have the numbers that they have in the table
+    rows, notes = _complete(rows, schema, list(notes))
     names = _label_names(rows, columns.label, label_names)
     stage_of, stage_names = (stages or everything())(rows)
     test = _test_rows(rows, columns, split, stage_of, bool(names))
@@ -152,7 +170,29 @@ def assemble(
     stand_in = STAND_IN in rows and any(cell is not None for cell in to_levels(rows[STAND_IN]))
     used = tuple(term.name for term in schema.columns)
     kept = rows[good].reset_index(drop=True)
-    return Study(name, kept, columns, found, names, used, schema, images, stand_in, tuple(notes))
+    study = Study(name, kept, columns, found, names, used, schema, images, stand_in, tuple(notes))
+    warn_where_inseparable(study)
+    return study
+
+
+def warn_where_inseparable(study: Study) -> None:
+    """A warning, before training, where the training rows cannot tell the label from the confounders."""
+    train = np.concatenate([stage.train for stage in study.stages])
+    x, labels = study.schema.transform(study.rows.iloc[train]), study.labels()[train]
+    telling = np.isfinite(x).all(axis=1)
+    if study.label_names:  # a class of a few rows overlaps with nothing, by chance alone
+        telling &= np.bincount(labels)[labels] >= ENOUGH
+    if not x.shape[1] or telling.sum() < ENOUGH * x.shape[1]:
+        return
+    found = identifiability(x[telling], labels[telling], names=study.schema.names, warn=False)
+    if found.inseparable:
+        warnings.warn(
+            f"{study.name}: the training rows can hardly tell the label from the confounders: "
+            f"{'; '.join(found.inseparable)}. What is removed with them is the label's too: leave a column out, merge "
+            "levels, or gather rows where they differ.",
+            RMDNWarning,
+            stacklevel=3,
+        )
 
 
 def refuse_leaks(rows: Any, test: np.ndarray, names: Sequence[str]) -> None:

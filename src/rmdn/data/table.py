@@ -61,7 +61,7 @@ def load(
         path.stem,
         rows,
         columns,
-        confounders if isinstance(confounders, Schema) else guess(rows, confounders, levels),
+        confounders.declared(levels) if isinstance(confounders, Schema) else guess(rows, confounders, levels),
         stages=by_column(stage) if isinstance(stage, str) else stage,
         split=split if isinstance(split, Split) else Split(by=(subject,) if subject else ()),
         images=images or Images(size=tuple(size) if size else None),

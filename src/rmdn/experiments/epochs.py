@@ -17,11 +17,14 @@ def runs_of(method: str, epochs: int, plan: Plan) -> list[Run]:
     return Variation(method, Recipe(method)).runs(DATASET, plan, seeds=SEEDS, epochs=epochs)
 
 
-def runs(plan: Plan) -> list[Run]:
+def wanted(plan: Plan) -> dict[str, dict[str, list[Run]]]:
     """All methods with all numbers of epochs."""
-    return [
-        run
+    return {
+        f"{epochs} epochs": {method: runs_of(method, epochs, plan) for method in plan.chosen(table1.METHODS)}
         for epochs in EPOCHS[plan.scale]
-        for method in plan.chosen(table1.METHODS)
-        for run in runs_of(method, epochs, plan)
-    ]
+    }
+
+
+def runs(plan: Plan) -> list[Run]:
+    """The same in one list."""
+    return [run for of in wanted(plan).values() for runs in of.values() for run in runs]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rmdn.errors import SettingError
+from rmdn.errors import SettingError, near
 from rmdn.experiments.run import Run
 from rmdn.experiments.store import Record
 from rmdn.report import Section
@@ -67,5 +67,22 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
     """The experiments of these names; "all" is all."""
     unknown = [name for name in names if name not in EXPERIMENTS and name != "all"]
     if unknown:
-        raise SettingError(f"There is no experiment {', '.join(unknown)}; there are {', '.join(EXPERIMENTS)}, and all.")
+        raise SettingError(f"There is no experiment {unknown[0]!r}; {near(unknown[0], [*EXPERIMENTS, 'all'])}")
     return [one for key, one in EXPERIMENTS.items() if key in names or "all" in names]
+
+
+def check_methods(experiments: Sequence[Experiment], plan: Plan) -> None:
+    """Refuse names of methods that none of the experiments has."""
+    offered: dict[str, None] = {}
+
+    class Listening(Plan):
+        def chosen(self, methods: Sequence[str]) -> list[str]:
+            offered.update(dict.fromkeys(methods))
+            return super().chosen(methods)
+
+    for one in experiments:
+        one.runs(Listening(plan.scale, plan.seeds))
+    for name in plan.methods:
+        if name not in offered:
+            keys = ", ".join(one.key for one in experiments)
+            raise SettingError(f"There is no method {name!r} in {keys}; {near(name, offered)}")

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from rmdn.experiments import continual, table1
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmdn.experiments import continual, panels, table1
 from rmdn.experiments.experiment import Experiment, Find, Plan, register
+from rmdn.experiments.problems import delta_name
 from rmdn.experiments.run import Run
-from rmdn.report import Section
+from rmdn.experiments.significance import least, without
+from rmdn.experiments.store import Record
+from rmdn.experiments.summary import cell, claim, missing, records, tested
+from rmdn.metrics import kruskal_conover
+from rmdn.report import Claim, Picture, Section, Table
 
 DATASET = 3
 SEEDS = 3
+STRENGTHS = (*continual.DELTAS, 1.0)
+STRAIGHT = 0.02  # a line that moves by less than two points is called straight
+OURS = ("R-MDN", table1.OURS)
 
 
 def runs_of(method: str, plan: Plan) -> list[Run]:
-    """Table 1's runs, whose record holds the accuracies at all deltas."""
+    """Table 1's runs, whose record holds the accuracies at all strengths."""
     return continual.runs(DATASET, method, plan, seeds=SEEDS)
 
 
@@ -21,9 +34,78 @@ def runs(plan: Plan) -> list[Run]:
     return [run for method in plan.chosen(table1.METHODS) for run in runs_of(method, plan)]
 
 
+def found(plan: Plan, find: Find) -> dict[str, list[Record]]:
+    """The records of each method that has some."""
+    every = {method: records(runs_of(method, plan), find) for method in plan.chosen(table1.METHODS)}
+    return {method: there for method, there in every.items() if there}
+
+
+def accuracies(record: Record) -> NDArray[np.float64]:
+    """Accuracy after each stage on each stage's test set at each of STRENGTHS. (S, S, strengths)"""
+    return np.stack([*(np.asarray(record["more"][delta_name(delta)]) for delta in STRENGTHS[:-1]), record["R"]], -1)
+
+
+def change(record: Record, stage: int = -1) -> float:
+    """How far a line moves from its accuracy with the whole confounder, at most; the mean over the tests' lines."""
+    lines = accuracies(record)[stage]  # (S, strengths)
+    return float(np.abs(lines - lines[:, -1:]).max(1).mean())
+
+
+def straight(name: str, changes: Mapping[str, Sequence[float]], when: str, seeds: int) -> Claim:
+    """The claim that a method's lines are straight; `changes`: of each stage looked at, a number a run."""
+    means = {stage: float(np.mean(values)) for stage, values in changes.items()}
+    text = f"{name} keeps its accuracy whatever the confounder's strength {when}"
+    worst = max(means, key=lambda stage: means[stage])
+    why = f"accuracy moves by {means[worst]:.3f} at most, {worst}; straight: up to {STRAIGHT}"
+    return claim(text, means[worst] <= STRAIGHT, why, seeds)
+
+
 def section(plan: Plan, find: Find) -> Section:
-    """Not written yet."""
-    return Section("figure3", "Figure 3")
+    """A panel a method after the last stage, how far its lines move, and whether they are straight."""
+    there = found(plan, find)
+    changes = {method: [change(record) for record in of] for method, of in there.items()}
+    return Section(
+        "figure3",
+        "Figure 3. Sensitivity to the confounder",
+        "Trained on all five stages of data set 3, then tested on images in which the confounder has been weakened (it is "
+        "weakened in the images and in the values given to the network alike). Who does not use it has straight lines.",
+        [picture(there), table(changes, plan)] if there else [],
+        claims(changes) if there else [],
+        command=f"rmdn reproduce figure3 --scale {plan.scale}",
+        warnings=missing(runs(plan), find),
+    )
+
+
+def picture(there: Mapping[str, Sequence[Record]]) -> Picture:
+    """After the last stage."""
+    grid = {"": {method: np.stack([accuracies(record)[-1] for record in of]) for method, of in there.items()}}
+    return Picture(
+        "The paper: R-MDN does not use the confounder, its lines are straight as the confounder fades from the test "
+        "images. Mean over seeds, band: 95 % interval; after the last stage of data set 3.",
+        panels.by_strength(grid, STRENGTHS),
+        f"A panel for each of {', '.join(there)}: accuracy over the confounder's strength, a line for each stage's test.",
+    )
+
+
+def table(changes: Mapping[str, Sequence[float]], plan: Plan) -> Table:
+    """How far the lines move."""
+    return Table(
+        "How far accuracy moves at most as the confounder fades, mean over the five tests.",
+        ["Method", "Largest change of accuracy"],
+        [[method, cell(changes.get(method, []))] for method in plan.chosen(table1.METHODS)],
+        [tested(kruskal_conover, "Kruskal-Wallis and Conover with Bonferroni", changes, "R-MDN")],
+    )
+
+
+def claims(changes: Mapping[str, Sequence[float]]) -> list[Claim]:
+    """Straight lines of ours, and the straightest of all."""
+    made = []
+    for ours in OURS:
+        if ours in changes:
+            rivals = without(changes, *(one for one in OURS if one != ours))
+            made.append(straight(ours, {"after the last stage": changes[ours]}, "in the test images", len(changes[ours])))
+            made.append(least(f"{ours} is influenced least of all methods", {"change": rivals}, ours))
+    return made
 
 
 register(Experiment("figure3", "Figure 3. Sensitivity to the confounder", {"quick": 3, "paper": 80}, runs, section))

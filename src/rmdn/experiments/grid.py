@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +14,12 @@ from typing import Any
 import torch
 
 from rmdn.errors import SettingError
+from rmdn.experiments.plugins import load
 from rmdn.experiments.run import Run, execute
 from rmdn.experiments.store import Store
 from rmdn.extras import need
+
+_ALONE = threading.Lock()  # the random numbers are a process's: the threads of a dask worker take turns
 
 Watch = Callable[[Run, str | None, float], None]  # a run that has ended, its error if it failed, its seconds
 
@@ -65,16 +69,18 @@ def attempt(
     number: int, run: Run, store: Store, plugins: Sequence[str], threads: int, fresh: bool
 ) -> tuple[int, str | None, float]:
     """One run in a worker: its number, its error if it failed, its seconds."""
-    clock = time.perf_counter()
-    torch.set_num_threads(threads)
-    if fresh:
-        shutil.rmtree(store.unfinished(run), ignore_errors=True)
-    try:
-        execute(run, store, plugins)
-    except Exception as error:  # whatever it is, it must not end the other runs
-        store.write_failure(run, traceback.format_exc())
-        return number, f"{type(error).__name__}: {error}", time.perf_counter() - clock
-    return number, None, time.perf_counter() - clock
+    with _ALONE:
+        clock = time.perf_counter()
+        torch.set_num_threads(threads)
+        try:
+            load(plugins)
+            if fresh:
+                shutil.rmtree(store.unfinished(run), ignore_errors=True)
+            execute(run, store)
+        except Exception as error:  # whatever it is, it must not end the other runs
+            store.write_failure(run, traceback.format_exc())
+            return number, f"{type(error).__name__}: {error}", time.perf_counter() - clock
+        return number, None, time.perf_counter() - clock
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from typing import Any
 from torch import nn
 
 import rmdn
-from rmdn.errors import SettingError
+from rmdn.errors import SettingError, near
+from rmdn.experiments import plugins
 from rmdn.experiments.problems import Problem
 from rmdn.models.vit import ViT2d, ViT3d
 from rmdn.strategies import ACIL, EWC, FOAL, MDN, PMDN, BRNet, Gate, Hinges, LwF, PackNet, Pixel, Plain, Stagewise, Strategy
@@ -42,10 +43,10 @@ METHODS: dict[str, Method] = {}
 def method(
     name: str, code: Sequence[str] = (), settings: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[..., Prepared]], Callable[..., Prepared]]:
-    """Register a method; a change in the modules `code` makes its runs run anew."""
+    """Register a method; a change in the modules `code`, or in the plugin file it stands in, makes its runs run anew."""
 
     def register(build: Callable[..., Prepared]) -> Callable[..., Prepared]:
-        METHODS[name] = Method(build, tuple(code), dict(settings or {}))
+        METHODS[name] = Method(build, (*code, *plugins.own_code(build)), dict(settings or {}))
         return build
 
     return register
@@ -54,7 +55,7 @@ def method(
 def named(name: str) -> Method:
     """The method of that name."""
     if name not in METHODS:
-        raise SettingError(f"There is no method {name!r}; there are {', '.join(METHODS)}.")
+        raise SettingError(f"There is no method {name!r}; {near(name, METHODS)}")
     return METHODS[name]
 
 

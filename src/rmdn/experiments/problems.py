@@ -9,14 +9,15 @@ A problem of your own is a function here, or in a file given to `rmdn reproduce 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rmdn.data import synthetic
-from rmdn.errors import SettingError
+from rmdn.errors import SettingError, near
+from rmdn.experiments import plugins
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Problem:
     image_size: tuple[int, ...]
     best: Sequence[float] | None = None  # of each stage: the highest accuracy without the confounder, where known
     stand_in: str = ""  # a sentence, where the data are not the real ones
+    affine: Any = None  # (4, 4) from a volume's voxels to millimetres in MNI space, where it is known
 
     def sample(self) -> Tensor:
         """Two blank images, to run a network dry."""
@@ -52,10 +54,10 @@ CODE: dict[str, tuple[str, ...]] = {}  # of each problem: the modules that deter
 
 
 def problem(name: str, *code: str) -> Callable[[MakeProblem], MakeProblem]:
-    """Register a problem; a change in the modules `code` makes its runs run anew."""
+    """Register a problem; a change in the modules `code`, or in the plugin file it stands in, makes its runs run anew."""
 
     def register(make: MakeProblem) -> MakeProblem:
-        PROBLEMS[name], CODE[name] = make, code
+        PROBLEMS[name], CODE[name] = make, (*code, *plugins.own_code(make))
         return make
 
     return register
@@ -64,7 +66,7 @@ def problem(name: str, *code: str) -> Callable[[MakeProblem], MakeProblem]:
 def make(name: str, arguments: Mapping[str, Any]) -> Problem:
     """The problem of that name."""
     if name not in PROBLEMS:
-        raise SettingError(f"There is no problem {name!r}; there are {', '.join(sorted(PROBLEMS))}.")
+        raise SettingError(f"There is no problem {name!r}; {near(name, PROBLEMS)}")
     return PROBLEMS[name](**arguments)
 
 
@@ -109,6 +111,62 @@ def _synthetic(stages: Sequence[synthetic.Stage], weaker: Mapping[float, Sequenc
         image_size=tuple(stages[0].train.images.shape[2:]),
         best=[stage.best for stage in stages],
     )
+
+
+# What turns a study's table and files into stages.
+_STUDY = (
+    "rmdn.cells",
+    "rmdn.schema",
+    "rmdn.terms",
+    *(f"rmdn.data.{part}" for part in ("folds", "images", "stages", "study")),
+)
+_HAM10000 = ("rmdn.data.ham10000", *(f"rmdn.data.simulate.{part}" for part in ("ham10000", "skin", "draw")))
+
+
+@problem("ham10000", *_STUDY, *_HAM10000)
+def ham10000(
+    size: Sequence[int] = (64, 64), split: str = "lesion", seed: int = 0, stand_in: Mapping[str, Any] | None = None
+) -> Problem:
+    """Seven skin lesions in five stages of rising age; `stand_in`: the arguments of a simulation, None for real data."""
+    from rmdn.data import ham10000 as adapter
+    from rmdn.data import simulate
+    from rmdn.data.images import Images
+    from rmdn.experiments import clinical
+
+    folder = clinical.folder("ham10000", stand_in, simulate.simulate_ham10000)
+    return clinical.problem_of(adapter.load(folder, split=split, seed=seed, images=Images(size=tuple(size))))
+
+
+_BRAIN = ("rmdn.data.simulate.brain", "rmdn.data.simulate.draw")
+
+
+@problem("adni", *_STUDY, "rmdn.data.adni", "rmdn.data.simulate.adni", *_BRAIN)
+def adni(size: Sequence[int] = (64, 64, 64), stand_in: Mapping[str, Any] | None = None) -> Problem:
+    """Controls, mild impairment and Alzheimer's disease in five stages of acquisition years."""
+    from rmdn.data import adni as adapter
+    from rmdn.data import simulate
+    from rmdn.data.images import Images
+    from rmdn.experiments import clinical
+
+    folder = clinical.folder("adni", stand_in, simulate.simulate_adni)
+    return clinical.problem_of(adapter.load(folder, images=Images(size=tuple(size))))
+
+
+@problem("abcd", *_STUDY, "rmdn.data.abcd", "rmdn.data.simulate.abcd", *_BRAIN)
+def abcd(
+    fold: int = 0, size: Sequence[int] = (64, 64, 64), augment: bool = True, stand_in: Mapping[str, Any] | None = None
+) -> Problem:
+    """Girls and boys in one stage, tested on one of five folds; `augment`: training images move and flip."""
+    from rmdn.data import abcd as adapter
+    from rmdn.data import simulate
+    from rmdn.data.images import Images, small_motions
+    from rmdn.experiments import clinical
+    from rmdn.experiments.saliency import resized
+
+    folder = clinical.folder("abcd", stand_in, simulate.simulate_abcd)
+    images = Images(size=tuple(size), augment=small_motions() if augment else None)
+    study = adapter.load(folder, fold=fold, images=images)
+    return replace(clinical.problem_of(study), affine=resized(study.rows[study.columns.image].iloc[0], size))
 
 
 def delta_name(delta: float) -> str:

@@ -18,7 +18,7 @@ from torch import nn
 
 from rmdn.deconfound import Deconfounded
 from rmdn.errors import SettingError
-from rmdn.experiments import measures, methods, problems
+from rmdn.experiments import measures, methods, problems, saliency
 from rmdn.models import build
 from rmdn.training import Epoch, Settings, train
 
@@ -46,7 +46,9 @@ class Run:
     method: Recipe
     settings: Mapping[str, Any]  # of `rmdn.training.Settings`, without the seed
     seed: int  # of the weights and of training; the data have their own
-    also: Sequence[str] = ()  # costly measures: "course" (dcor2 after each epoch), "features" (kept for pictures)
+    also: Sequence[
+        str
+    ] = ()  # costly measures: "course" (dcor2 after each epoch), "features" and "saliency" (kept for pictures)
 
     @property
     def key(self) -> str:
@@ -143,4 +145,7 @@ def execute(run: Run, store: Store, plugins: Sequence[str] = ()) -> None:
     record = measures.record(result, problem, strategy)
     if course is not None:
         record["course"] = course.read()
-    store.write(run, record, measures.kept_features(result, problem) if "features" in run.also else None)
+    arrays = dict(measures.kept_features(result, problem)) if "features" in run.also else {}
+    if "saliency" in run.also:
+        arrays.update(saliency.kept(model, strategy, problem))
+    store.write(run, record, arrays or None)

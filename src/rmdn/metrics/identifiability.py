@@ -19,12 +19,13 @@ _BINS = 10
 
 
 class Identifiability(NamedTuple):
-    """How well the columns of label and confounders can be told apart."""
+    """How well the columns of label and confounders can be told apart; `inseparable`: problems that are the label's."""
 
     vif: dict[str, float]
     condition: float
     overlap: dict[str, float]
     problems: tuple[str, ...]
+    inseparable: tuple[str, ...]
 
 
 def identifiability(
@@ -58,11 +59,14 @@ def identifiability(
     centred = everything - everything.mean(0)
     vif, condition, problems = of_covariance(centred.T @ centred / n, everything.mean(0), titles)
     overlap = {name: _least_overlap(columns[:, k], classes) for k, name in enumerate(names)}
-    problems += tuple(
+    apart = tuple(
         f"{name!r} hardly overlaps between classes (overlap {value:.2g}): its effect and the label's are one"
         for name, value in overlap.items()
         if value < _LOW_OVERLAP
     )
+    problems += apart
+    given = [f"{title!r} (VIF {vif[title]:.3g})" for title in titles[q:] if vif[title] > _HIGH_VIF]
+    inseparable = (f"{', '.join(given)} is all but a sum of {', '.join(map(repr, names))}", *apart) if given else apart
     if problems and warn:
         warnings.warn(
             "Label and confounders can hardly be told apart. " + "; ".join(problems) + ". Leave one of the columns "
@@ -70,7 +74,7 @@ def identifiability(
             RMDNWarning,
             stacklevel=2,
         )
-    return Identifiability(vif, condition, overlap, problems)
+    return Identifiability(vif, condition, overlap, problems, inseparable)
 
 
 def of_covariance(covariance: Floats, mean: Floats, names: list[str]) -> tuple[dict[str, float], float, tuple[str, ...]]:

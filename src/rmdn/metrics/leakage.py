@@ -69,10 +69,7 @@ def leakage_check(
 
     raw, cleaned = scores(x)
     rounds = range(at_least(shuffles, 2, "shuffles"))
-    pairs = [
-        scores(generator.permuted(x, axis=0))
-        for _ in track(rounds, shuffles, "Shuffled-features check", long=label.n * shuffles > 5000)
-    ]
+    pairs = [scores(generator.permuted(x, axis=0)) for _ in track(rounds, shuffles, "Shuffled-features check")]
     before, after = np.array(pairs).T
     return Leakage(raw, cleaned, before, after, permutation_p_value(float(after.mean()), before))
 

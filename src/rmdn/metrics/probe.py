@@ -34,9 +34,8 @@ def probe_layers(
 
     The value is the cross-validated share of the confounder's variance (beyond the labels (n,), if given)
     that kernel ridge regression predicts on folds whose `units` it has not seen: 1 is all, 0 or less is
-    nothing. The p-value is by
-    permutation of the confounder within equal labels; for labels that are numbers, of what they leave of it,
-    which is an approximation.
+    nothing. The p-value is by permutation of the confounder within equal labels; for labels that are numbers,
+    of what they leave of it, which is an approximation.
 
     It assumes that features were computed by one fixed network on data it was not trained on, and independent
     units. It cannot show that the network uses what the probe reads, nor that another probe would not read

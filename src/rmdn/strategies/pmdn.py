@@ -31,6 +31,7 @@ class PMDN(Wrapper):
         """A stage begins at the full learning rate."""
         super().begin_stage(network, data)
         self.first_lr = self.lr = None
+        self._set_decay(network, 1.0)
 
     def step(
         self,
@@ -39,13 +40,17 @@ class PMDN(Wrapper):
         optimizer: torch.optim.Optimizer,
         backward: Callable[[Tensor], None],
     ) -> Outcome:
-        """The base's step, at this moment's share of the layers' learning rate."""
+        """The base's step; then the layers' learning rate for the next."""
+        outcome = super().step(network, batch, optimizer, backward)
         lr = optimizer.param_groups[0]["lr"]
         if lr != self.lr:
             self.first_lr, self.lr = self.first_lr or lr, lr
-            for layer in layers_of(unwrapped(network), pmdn.PMDN):
-                layer.decay.fill_(lr / self.first_lr)
-        return super().step(network, batch, optimizer, backward)
+            self._set_decay(unwrapped(network), lr / self.first_lr)
+        return outcome
+
+    def _set_decay(self, network: nn.Module, share: float) -> None:
+        for layer in layers_of(network, pmdn.PMDN):
+            layer.decay.fill_(share)
 
     def state_dict(self) -> dict[str, Any]:
         """The base's state and the learning rate at the stage's start."""

@@ -43,7 +43,7 @@ def simulate_abcd(folder: str | Path, n: int = 200, seed: int = 0, resolution: i
     if n < 20:
         raise SettingError(f"n={n}: take 20 children at least, for the tables' distributions to mean anything.")
     rng = np.random.default_rng(seed)
-    children = _children(n, rng)
+    children = draw_children(n, rng)
     brains = Brains(resolution)
     with stand_in_folder(folder, {"data": "ABCD", "n": n, "seed": seed, "effects": EFFECTS}) as partial:
         _write_tables(partial, children, rng)
@@ -67,7 +67,8 @@ def effects_of(child: Mapping[str, Any]) -> Effects:
     )
 
 
-def _children(n: int, rng: np.random.Generator) -> Any:
+def draw_children(n: int, rng: np.random.Generator) -> Any:
+    """A row a child: sex, score, age in months, race, identifier, family and site."""
     pandas = need("pandas", "study")
     parts = []
     sexes = dealt(n, SEX_SHARES, rng)

@@ -46,7 +46,7 @@ def simulate_adni(folder: str | Path, n: int = 300, seed: int = 0, resolution: i
     """Write `n` scans as a collection's CSV and NIfTI files in ADNI's folders (millimetres: `resolution`)."""
     if n < 100:
         raise SettingError(f"n={n}: take 100 scans at least, so that each of the five stages has some.")
-    scans = _scans(n, np.random.default_rng(seed))
+    scans = draw_scans(n, np.random.default_rng(seed))
     brains = Brains(resolution)
     with stand_in_folder(folder, {"data": "ADNI", "n": n, "seed": seed, "effects": EFFECTS}) as partial:
         _collection(scans).to_csv(partial / "ADNI_stand_in_collection.csv", index=False)
@@ -67,7 +67,8 @@ def effects_of(scan: Mapping[str, Any]) -> Effects:
     return Effects({"hippocampus": -smaller, "ventricles": larger}, {"hippocampus": -darker, "insula": insula})
 
 
-def _scans(n: int, rng: np.random.Generator) -> Any:
+def draw_scans(n: int, rng: np.random.Generator) -> Any:
+    """A row a scan: group, sex, year, age, person, subject and the numbers of its file."""
     pandas = need("pandas", "study")
     shares = {
         f"{group},{sex},{k}": float(count) for (group, sex), counts in IMAGES.items() for k, count in enumerate(counts)

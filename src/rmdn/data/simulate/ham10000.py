@@ -57,10 +57,8 @@ EFFECTS = {
 
 def simulate_ham10000(folder: str | Path, n: int = 500, seed: int = 0, size: tuple[int, int] = (300, 225)) -> None:
     """Write `n` images (`size`: width, height) in HAM10000's two folders, and its table of metadata."""
-    if n < 100:
-        raise SettingError(f"n={n}: take 100 images at least, so that the rare diagnoses occur.")
     pillow = need("PIL.Image", "imaging")
-    rows = _rows(n, np.random.default_rng(seed))
+    rows = patients(n, seed)
     with stand_in_folder(folder, {"data": "HAM10000", "n": n, "seed": seed, "effects": EFFECTS}) as partial:
         parts = [partial / f"HAM10000_images_part_{part}" for part in (1, 2)]
         for part in parts:
@@ -75,8 +73,11 @@ def simulate_ham10000(folder: str | Path, n: int = 500, seed: int = 0, size: tup
         table.to_csv(partial / "HAM10000_metadata.csv", index=False)
 
 
-def _rows(n: int, rng: np.random.Generator) -> Any:
-    pandas = need("pandas", "study")
+def patients(n: int, seed: int = 0) -> Any:
+    """The table of such a stand-in alone, a row an image; `true_age` is known where `age` is missing."""
+    if n < 100:
+        raise SettingError(f"n={n}: take 100 images at least, so that the rare diagnoses occur.")
+    pandas, rng = need("pandas", "study"), np.random.default_rng(seed)
     parts, first = [], 0
     for dx, count in zip(*np.unique(dealt(n, DIAGNOSES, rng), return_counts=True), strict=True):
         lesion = _lesions(int(count), rng)
