@@ -37,7 +37,7 @@ def stripes(rows: int = 512, seed: int = 0) -> Problem:
 # A method: a function from a network to a network and a strategy. The settings are where it departs from an experiment's.
 
 
-@method("R-MDN, projected", code=("rmdn.layers.rmdn", "rmdn.recursion"), settings={"recalibration": "stage"})
+@method("Projected R-MDN", code=("rmdn.layers.rmdn", "rmdn.recursion"), settings={"recalibration": "stage"})
 def projected(network: torch.nn.Module, data: Problem) -> Prepared:
     """R-MDN with the gradient of the least-squares residual, recalibrated at the end of each stage."""
     return deconfounded(network, data, gradient="projected"), Plain()
@@ -45,7 +45,7 @@ def projected(network: torch.nn.Module, data: Problem) -> Prepared:
 
 # A table: the runs that it needs, and what it shows of them.
 
-METHODS = ("Plain", "R-MDN", "R-MDN, projected")
+METHODS = ("Plain", "R-MDN", "Projected R-MDN")
 
 
 def runs_of(name: str, plan: Plan) -> list[Run]:
@@ -64,7 +64,7 @@ def section(plan: Plan, find: Find) -> Section:
     dcor2 = {name: [mean_dependence(record) for record in some] for name, some in found.items()}
     rows = [[name, cell(accuracy[name]), cell(dcor2[name])] for name in found]
     table = Table("After the last stage, over both stages' test images", ["Method", "Accuracy", "dcor²"], rows)
-    plain, ours = cell(dcor2.get("Plain", [])).ours, cell(dcor2.get("R-MDN, projected", [])).ours
+    plain, ours = cell(dcor2.get("Plain", [])).ours, cell(dcor2.get("Projected R-MDN", [])).ours
     less = None if plain is None or ours is None else ours < plain
     verdict = claim(
         "Features of R-MDN tell less of the scanner", less, f"{ours} against {plain}", len(dcor2.get("Plain", []))
