@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,13 @@ def cell(
     kept = np.asarray([value for value in values if value is not None and np.isfinite(value)])
     spread = float(kept.std(ddof=1)) if len(kept) > 1 else None
     return Cell(float(kept.mean()) if len(kept) else None, spread, published, published_spread, digits)
+
+
+def best(cells: Mapping[str, Cell]) -> dict[str, Cell]:
+    """The cells of one column, by row, with the one nearest to 0 marked; none where there is nothing to choose from."""
+    there = {name: abs(cell.ours) for name, cell in cells.items() if cell.ours is not None}
+    first = min(there, key=there.__getitem__) if len(there) > 1 else None
+    return {name: replace(cell, best=name == first) for name, cell in cells.items()}
 
 
 def mean_dependence(record: Record, stage: int = -1) -> float:

@@ -75,5 +75,5 @@ def worse(found: Scores, rival: str, measure: str) -> Claim:
 
 
 register(
-    Experiment("table3", "Table 3. Beside analytic continual learning", {"quick": 1, "paper": 30}, runs, section),
+    Experiment("table3", "Table 3. Beside analytic continual learning", {"quick": 1, "paper": 50}, runs, section),
 )

@@ -48,5 +48,5 @@ def section(plan: Plan, find: Find) -> Section:
 
 
 register(
-    Experiment("table8", "Table 8. Synthetic data whose confounder moves", {"quick": 1, "paper": 30}, runs, section),
+    Experiment("table8", "Table 8. Synthetic data whose confounder moves", {"quick": 1, "paper": 50}, runs, section),
 )
