@@ -63,7 +63,7 @@ def reproduce(
     terminal(made)
     typer.echo(f"The report is in {write(made, out)}.")
     if failed:
-        typer.secho(f"{failed} runs failed. The same command tries them again.", fg="red", err=True)
+        typer.secho(f"{failed} run{'s' if failed > 1 else ''} failed. The same command tries again.", fg="red", err=True)
         raise typer.Exit(1)
 
 
@@ -107,6 +107,8 @@ def _run(
 
     wanted = {one.key: one.runs(plan) for one in experiments}
     todo = pending([run for runs in wanted.values() for run in runs], store, fresh=fresh)
+    if not todo:
+        return 0
     standing = Standing(wanted, todo, jobs)
     try:
         with shown(standing, Console()) as watch:

@@ -49,6 +49,8 @@ class Standing:
     def time_left(self) -> str:
         """By the mean time of the runs so far."""
         ended = self.planned - len(self.left)
+        if not self.left:
+            return "all done"
         if not ended:
             return "time left not known yet"
         seconds = (time.monotonic() - self.start) / ended * len(self.left)
