@@ -20,6 +20,7 @@ class Benchmark(str, Enum):
     """A script in `benchmarks/`, by what it measures."""
 
     layer = "layer"
+    complexity = "complexity"
     loop = "loop"
     dependence = "dependence"
     data = "data"
@@ -32,8 +33,9 @@ def bench(
 ) -> None:
     """Measure speeds against their aims, side by side in one run; each takes some minutes on a quiet machine.
 
-    layer: the layer beside BatchNorm, a plain copy and the published form. loop: training beside a bare loop and beside
-    research code. dependence: dcor2 beside the dcor package. data: the synthetic images.
+    layer: the layer beside BatchNorm, a plain copy and the published form. complexity: how the cost of each method grows.
+    loop: training beside a bare loop and beside research code. dependence: dcor2 beside the dcor package. data: the
+    synthetic images.
     """
     script = FOLDER / f"{what.value}.py"
     if not script.is_file():

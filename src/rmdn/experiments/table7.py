@@ -44,7 +44,7 @@ PUBLISHED = {
 
 def runs(plan: Plan) -> list[Run]:
     """Every method at every batch size."""
-    cells = itertools.product(plan.chosen(static.METHODS), BATCH_SIZES)
+    cells = itertools.product(plan.rows(static.METHODS), BATCH_SIZES)
     return [run for method, size in cells for run in static.runs(method, size, plan)]
 
 
@@ -52,7 +52,7 @@ def section(plan: Plan, find: Find) -> Section:
     """The table, the tests, and what the paper says of them."""
     scores = {
         method: {size: static.outcomes(static.runs(method, size, plan), find) for size in BATCH_SIZES}
-        for method in plan.chosen(static.METHODS)
+        for method in plan.rows(static.METHODS)
     }
     found = compared(scores)
     return Section(
