@@ -117,9 +117,9 @@ def section(plan: Plan, find: Find) -> Section:
         "for outrunning them; a stage whose labels are noise buries the main effect; and what a linear regression leaves "
         "of a confounder can be bent into an answer. Each has a piece that should mend it; they are tried here alone and "
         "together, at the paper's learning rate and at 1e-4.\n\nGuarded R-MDN, the recipe that came of it: in each stage "
-        "a gate looks ten times at the recalibrated network and asks held-out rows (a fifth of the training rows) what "
-        "it knows of the label beyond the confounder; the best look ends the stage, if it is better than the stage's "
-        "begin by more than chance. The confounder is standardized.",
+        "a gate looks ten times at the recalibrated network and asks held-out rows (a fifth of the training rows) how well "
+        "its answers tell the labels, as they are and with the confounder's part turned around, whichever is worse; the "
+        "best look ends the stage, if it beats the stage's begin by three standard errors. The confounder is standardized.",
         [pieces_table(there), *pictures(there), datasets_table(there)],
         claims(there),
         command=f"rmdn reproduce beyond --scale {plan.scale}",
