@@ -330,6 +330,17 @@ def test_a_claim_of_table7_fails_where_its_numbers_do(cells, text):
     assert verdict == "does not hold"
 
 
+def test_a_missing_batch_size_leaves_a_claim_open_unless_another_refutes_it():
+    none = static.Outcomes(np.array([]), np.zeros((0, 2)), 5 / 6)
+    for points, verdict in ((0.1, "cannot tell"), (4.0, "does not hold")):
+        made = scores(R_MDN=(points, 0.01))
+        made["R-MDN"][2] = none
+        claim = table7_claims.reaches_theory(made, "R-MDN")
+        assert claim.verdict == verdict
+        assert "no runs with 2" in claim.why
+        assert f"1024: {points:.2f}" in claim.why
+
+
 @pytest.mark.parametrize(("method", "cell", "size"), [("MDN", (0.1, 0.002), 16), ("P_MDN", (1.0, 0.01), 64)])
 def test_a_smaller_dependence_must_be_significant(method, cell, size):
     for made, verdict in ((scores(), "holds"), (scores(**{method: cell}), "does not hold")):

@@ -14,7 +14,7 @@ from rmdn.experiments import embedding, static
 from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.experiments.run import Run
 from rmdn.experiments.store import Record
-from rmdn.experiments.summary import cell, claim, missing, records
+from rmdn.experiments.summary import cell, missing, records
 from rmdn.extras import need
 from rmdn.report import Cell, Claim, Picture, Section, Table, style
 
@@ -165,28 +165,29 @@ def claims(shares: dict[At, list[float]], courses: dict[At, Floats]) -> list[Cla
 
 
 def _overlap(shares: dict[At, list[float]], method: str, text: str, fits: Callable[[float], bool]) -> Claim:
-    kept = {size: np.asarray(shares.get((method, size), [])) for size in static.PICTURED}
-    kept = {size: static.finite(values) for size, values in kept.items()}
-    seeds = min(map(len, kept.values()))
-    if not seeds:
-        return claim(text.format(method), None, "not enough runs", 0)
-    means = {size: float(values.mean()) for size, values in kept.items()}
-    why = ", ".join(f"{size}: {mean:.2f}" for size, mean in means.items())
-    why = f"share found, by batch size: {why}; apart from {APART}, together up to {TOGETHER}"
-    return claim(text.format(method), all(map(fits, means.values())), why, seeds)
+    kept = {size: static.finite(np.asarray(shares.get((method, size), []), float)) for size in static.PICTURED}
+    kept = {size: values for size, values in kept.items() if len(values)}
+    return static.judged(
+        text.format(method),
+        static.PICTURED,
+        {size: (fits(static.mean(values)), f"{static.mean(values):.2f}") for size, values in kept.items()},
+        f"share found; apart from {APART}, together up to {TOGETHER}",
+        min(map(len, kept.values()), default=0),
+    )
 
 
 def _sooner(courses: dict[At, Floats], ours: str) -> Claim:
-    text = f"With small batches {ours} removes the confounder sooner than MDN and P-MDN"
+    methods = (ours, "MDN", "P-MDN")
     sizes = sorted({size for _, size in courses if size <= SMALL})
-    cells = [courses.get((method, size), np.array([])) for method in (ours, "MDN", "P-MDN") for size in sizes]
-    seeds = min(map(len, cells), default=0)
-    if not seeds:
-        return claim(text, None, "not enough runs", 0)
-    first = {size: [early(courses[method, size]) for method in (ours, "MDN", "P-MDN")] for size in sizes}
-    why = "; ".join(f"{size}: {a:.3f}, {b:.3f}, {c:.3f}" for size, (a, b, c) in first.items())
-    why = f"dcor2 in the first tenth of the epochs, by batch size, in this order: {why}"
-    return claim(text, all(a < min(b, c) for a, b, c in first.values()), why, seeds)
+    there = [size for size in sizes if all(len(courses.get((method, size), ())) for method in methods)]
+    first = {size: [early(courses[method, size]) for method in methods] for size in there}
+    return static.judged(
+        f"With small batches {ours} removes the confounder sooner than MDN and P-MDN",
+        sizes,
+        {size: (a < min(b, c), f"{a:.3f} ({b:.3f}, {c:.3f})") for size, (a, b, c) in first.items()},
+        "dcor2 in the first tenth of the epochs; in parentheses MDN's and P-MDN's",
+        min((len(courses[method, size]) for method in methods for size in there), default=0),
+    )
 
 
 @style.drawing()
@@ -195,9 +196,10 @@ def cloud_picture(clouds: dict[At, Cloud]) -> Figure:
     from matplotlib.figure import Figure
 
     methods = list(dict.fromkeys(method for method, _ in clouds))
-    figure = Figure(figsize=(2.6 * len(static.PICTURED), 2.3 * len(methods) + 0.6))
-    axes = figure.subplots(len(methods), len(static.PICTURED), squeeze=False)
-    for (row, method), (column, size) in itertools.product(enumerate(methods), enumerate(static.PICTURED)):
+    sizes = sorted({size for _, size in clouds})
+    figure = Figure(figsize=(2.6 * len(sizes) + 0.4, 2.3 * len(methods) + 0.6))
+    axes = figure.subplots(len(methods), len(sizes), squeeze=False)
+    for (row, method), (column, size) in itertools.product(enumerate(methods), enumerate(sizes)):
         ax = axes[row, column]
         if (method, size) in clouds:
             cloud = clouds[method, size]

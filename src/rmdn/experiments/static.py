@@ -12,9 +12,9 @@ from rmdn.experiments.continual import CNN
 from rmdn.experiments.experiment import Find, Plan
 from rmdn.experiments.run import Recipe, Run, make
 from rmdn.experiments.store import Record
-from rmdn.experiments.summary import dependences, recalls, records
+from rmdn.experiments.summary import claim, dependences, recalls, records
 from rmdn.metrics import mean_interval
-from rmdn.report import Cell
+from rmdn.report import Cell, Claim
 
 METHODS = ("Plain", "MDN", "P-MDN", "R-MDN", "Guarded R-MDN")
 BATCH_SIZES = (2, 16, 64, 256, 1024)  # Table 7
@@ -114,3 +114,17 @@ def half_width(values: NDArray[np.float64]) -> float | None:
 def cell(values: NDArray[np.float64], digits: int, published: float | None = None, reach: float | None = None) -> Cell:
     """Mean and half of its 95 % interval."""
     return Cell(mean(values) if len(finite(values)) else None, half_width(values), published, reach, digits)
+
+
+def judged(text: str, sizes: Sequence[int], cells: Mapping[int, tuple[bool, str]], criterion: str, seeds: int) -> Claim:
+    """A claim about several batch sizes: one that does not fit refutes it, one without runs leaves it open.
+
+    `cells` holds, of each batch size that has runs, whether the claim fits it, and what was measured.
+    """
+    absent = [str(size) for size in sizes if size not in cells]
+    fits = all(fit for fit, _ in cells.values())
+    why = "not enough runs"
+    if cells:
+        why = f"by batch size: {', '.join(f'{size}: {measured}' for size, (_, measured) in cells.items())}; {criterion}"
+        why += f"; no runs with {', '.join(absent)}" if absent else ""
+    return claim(text, (None if absent else True) if fits else False, why, seeds if cells else 0)

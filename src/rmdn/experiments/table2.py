@@ -55,7 +55,7 @@ register(
     Experiment(
         "table2",
         "Table 2. A vision transformer on continual synthetic data",
-        {"quick": 2, "paper": 5000},
+        {"quick": 1, "paper": 5000},
         runs,
         section,
         needs="extra: imaging (MONAI)",

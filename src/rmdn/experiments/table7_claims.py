@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rmdn.experiments.static import BATCH_SIZES, MEASURES, Scores, finite, mean
+from rmdn.experiments.static import BATCH_SIZES, MEASURES, Scores, finite, judged, mean
 from rmdn.experiments.summary import claim
 from rmdn.metrics import anova_tukey
 from rmdn.metrics.tests import Comparison
@@ -58,94 +57,123 @@ def pair(found: Comparison, first: str, second: str) -> float:
     return found.pairs[first, second] if (first, second) in found.pairs else found.pairs[second, first]
 
 
-def seeds(scores: Scores, *methods: str) -> int:
-    """How many runs there are of each of these methods at every batch size."""
-    return min(len(scores[method][size]) if method in scores else 0 for method in methods for size in BATCH_SIZES)
+def there(scores: Scores, methods: Sequence[str], sizes: Sequence[int] = BATCH_SIZES) -> list[int]:
+    """The batch sizes at which all these methods have runs."""
+    return [size for size in sizes if all(method in scores and len(scores[method][size]) for method in methods)]
+
+
+def seeds(scores: Scores, methods: Sequence[str], sizes: Sequence[int]) -> int:
+    """How many runs there are of each of these methods at these batch sizes."""
+    return min((len(scores[method][size]) for method in methods for size in sizes), default=0)
 
 
 def differ(scores: Scores, tests: Tests) -> Claim:
     """The first sentence of the caption's statistics."""
     text = "Methods differ significantly in every measure at every batch size (analysis of variance)"
-    values = [test.p_value for test in tests.values() if test is not None and np.isfinite(test.p_value)]
-    if len(values) < len(tests):
+    found = {cell: test.p_value for cell, test in tests.items() if test is not None and np.isfinite(test.p_value)}
+    if not found:
         return claim(text, None, "not enough runs", 0)
-    why = f"largest p = {max(values):.2g}, at most .05; published: below 1e-58 with 100 seeds"
-    return claim(text, max(values) < 0.05, why, seeds(scores, *scores))
+    largest = max(found.values())
+    why = f"largest p = {largest:.2g} in {len(found)} of {len(tests)} cells, at most .05; published: below 1e-58, 100 seeds"
+    holds = None if largest < 0.05 and len(found) < len(tests) else largest < 0.05
+    return claim(text, holds, why, seeds(scores, [*scores], sorted({size for _, size in found})))
 
 
 def less_dependent(scores: Scores, tests: Tests, other: str, sizes: Sequence[int]) -> Claim:
     """R-MDN against another method, in both groups."""
     text = f"R-MDN has a significantly smaller dcor2 than {other} with batches of {', '.join(map(str, sizes))} (Tukey)"
-    better = []
-    for measure, size in itertools.product(DEPENDENCES, sizes):
-        test = tests[measure, size]
-        if test is None or not seeds(scores, "R-MDN", other):
-            return claim(text, None, "not enough runs", 0)
-        ours, theirs = (mean(scores[method][size].values(measure)) for method in ("R-MDN", other))
-        better.append(ours < theirs and pair(test, "R-MDN", other) < 0.05)
-    why = f"p < .05 in {sum(better)} of {len(better)} comparisons"
-    return claim(text, all(better), why, seeds(scores, "R-MDN", other))
+    both = ("R-MDN", other)
+    cells: dict[int, tuple[bool, str]] = {}
+    for size in there(scores, both, sizes):
+        found = [(measure, tests[measure, size]) for measure in DEPENDENCES]
+        p = [pair(test, *both) for _, test in found if test is not None]
+        if len(p) == len(DEPENDENCES):
+            ours, theirs = ([mean(scores[method][size].values(measure)) for measure in DEPENDENCES] for method in both)
+            smaller = all(a < b for a, b in zip(ours, theirs, strict=True))
+            cells[size] = smaller and max(p) < 0.05, f"{'smaller' if smaller else 'not smaller'}, p {max(p):.2g}"
+    return judged(
+        text, sizes, cells, "in the group where p is larger; expected smaller, p < .05", seeds(scores, both, [*cells])
+    )
 
 
 def reaches_theory(scores: Scores, method: str) -> Claim:
     """Accuracy at every batch size."""
-    text = f"{method} reaches theory's accuracy at every batch size"
-    if not seeds(scores, method):
-        return claim(text, None, "not enough runs", 0)
-    worst = max(BATCH_SIZES, key=lambda size: scores[method][size].deviation)
-    points = scores[method][worst].deviation
-    why = f"at most {points:.2f} points away, with batches of {worst}; near enough: {NEAR[method][0]}"
-    return claim(text, points <= NEAR[method][0], why, seeds(scores, method))
+    near = NEAR[method][0]
+    points = {size: scores[method][size].deviation for size in there(scores, [method])}
+    return judged(
+        f"{method} reaches theory's accuracy at every batch size",
+        BATCH_SIZES,
+        {size: (value <= near, f"{value:.2f}") for size, value in points.items()},
+        f"|bAcc - A| in points, near enough: {near}",
+        seeds(scores, [method], [*points]),
+    )
 
 
 def independent(scores: Scores, method: str) -> Claim:
-    """Dependence at every batch size."""
-    text = f"{method} removes the confounder at every batch size"
-    if not seeds(scores, method):
-        return claim(text, None, "not enough runs", 0)
-    worst = max(BATCH_SIZES, key=functools.partial(largest_dependence, scores, method))
-    dcor2 = largest_dependence(scores, method, worst)
-    why = f"dcor2 at most {dcor2:.3f}, with batches of {worst}; small enough: {NEAR[method][1]}"
-    return claim(text, dcor2 <= NEAR[method][1], why, seeds(scores, method))
-
-
-def largest_dependence(scores: Scores, method: str, size: int) -> float:
-    """The mean dcor2 of the group in which it is larger."""
-    return max(mean(scores[method][size].values(measure)) for measure in DEPENDENCES)
+    """Dependence at every batch size, in the group in which it is larger."""
+    near = NEAR[method][1]
+    dcor2 = {
+        size: max(mean(scores[method][size].values(measure)) for measure in DEPENDENCES) for size in there(scores, [method])
+    }
+    return judged(
+        f"{method} removes the confounder at every batch size",
+        BATCH_SIZES,
+        {size: (value <= near, f"{value:.3f}") for size, value in dcor2.items()},
+        f"dcor2 in the group where it is larger, small enough: {near}",
+        seeds(scores, [method], [*dcor2]),
+    )
 
 
 def cheats(scores: Scores) -> Claim:
     """The plain network's accuracy and dependence."""
-    text = "The plain network uses the confounder at every batch size"
-    if not seeds(scores, "Plain"):
-        return claim(text, None, "not enough runs", 0)
-    above = min(100 * (cell.accuracy.mean() - cell.best) for cell in scores["Plain"].values())
-    dcor2 = min(cell.dependence for cell in scores["Plain"].values())
-    why = f"at least {above:.1f} points above theory and dcor2 {dcor2:.2f}; expected {CHEATING[0]:g} and {CHEATING[1]:g}"
-    return claim(text, above >= CHEATING[0] and dcor2 >= CHEATING[1], why, seeds(scores, "Plain"))
+    cells = {size: scores["Plain"][size] for size in there(scores, ["Plain"])}
+    above = {size: 100 * (float(cell.accuracy.mean()) - cell.best) for size, cell in cells.items()}
+    return judged(
+        "The plain network uses the confounder at every batch size",
+        BATCH_SIZES,
+        {
+            size: (
+                above[size] >= CHEATING[0] and cell.dependence >= CHEATING[1],
+                f"{above[size]:.1f} points, dcor2 {cell.dependence:.2f}",
+            )
+            for size, cell in cells.items()
+        },
+        f"above theory; expected at least {CHEATING[0]:g} and {CHEATING[1]:g}",
+        seeds(scores, ["Plain"], [*cells]),
+    )
 
 
 def needs_large_batches(scores: Scores) -> Claim:
     """MDN at 1,024 against its small batches."""
     text = "MDN works with large batches alone: with 2, 16 and 64 both measures are worse than with 1024"
-    if not seeds(scores, "MDN"):
+    cells = {size: scores["MDN"][size] for size in there(scores, ["MDN"], (2, 16, 64, 1024))}
+    large = cells.pop(1024, None)
+    if large is None:
         return claim(text, None, "not enough runs", 0)
-    points = {size: cell.deviation for size, cell in scores["MDN"].items()}
-    dcor2 = {size: cell.dependence for size, cell in scores["MDN"].items()}
-    worse = all(of[size] > of[1024] for size in (2, 16, 64) for of in (points, dcor2))
-    why = "; ".join(f"{size}: {points[size]:.1f} points, dcor2 {dcor2[size]:.3f}" for size in (2, 16, 64, 1024))
-    return claim(text, worse, why, seeds(scores, "MDN"))
+    return judged(
+        text,
+        (2, 16, 64),
+        {
+            size: (
+                cell.deviation > large.deviation and cell.dependence > large.dependence,
+                f"{cell.deviation:.1f} points, dcor2 {cell.dependence:.3f}",
+            )
+            for size, cell in cells.items()
+        },
+        f"with 1024: {large.deviation:.1f} points, dcor2 {large.dependence:.3f}",
+        seeds(scores, ["MDN"], [*cells, 1024]),
+    )
 
 
 def varies(scores: Scores) -> Claim:
     """P-MDN from seed to seed."""
     text = "P-MDN's accuracy varies more from seed to seed than R-MDN's"
-    count = seeds(scores, "P-MDN", "R-MDN")
+    both = ("P-MDN", "R-MDN")
+    sizes = there(scores, both)
+    count = seeds(scores, both, sizes)
     if count < 2:
         return claim(text, None, "not enough runs", count)
-    theirs, ours = (
-        100 * float(np.mean([cell.accuracy.std(ddof=1) for cell in scores[method].values()]))
-        for method in ("P-MDN", "R-MDN")
-    )
-    why = f"standard deviation over seeds, mean over batch sizes: {theirs:.2f} against {ours:.2f} points"
+    theirs, ours = (100 * float(np.mean([scores[method][size].accuracy.std(ddof=1) for size in sizes])) for method in both)
+    shown = ", ".join(map(str, sizes))
+    why = f"standard deviation over seeds, mean over batches of {shown}: {theirs:.2f} against {ours:.2f} points"
     return claim(text, theirs > ours, why, count)
