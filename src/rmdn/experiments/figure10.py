@@ -55,10 +55,10 @@ def section(plan: Plan, find: Find) -> Section:
     return Section(
         "figure10",
         TITLE,
-        "Age goes along with the diagnosis, and it shows in the skin: it is a confounder. The stages are made of the age"
-        " groups by the paper's percentages, which are the share of a stage's images from a group as much as the share of a"
-        " group's images in a stage only if all groups are equally large: here each group is dealt over the stages, so that"
-        " every image is used once.",
+        "Age goes along with the diagnosis, and it shows in the skin: it is a confounder.\n\nThe paper gives the stages as"
+        " percentages of age groups, which sum to 100 over the groups of a stage and over the stages of a group. Here each"
+        " group is dealt over the stages by them, so that every image is used once. The groups differ in size, so the shares"
+        " within a stage, as drawn, are not the percentages.",
         [Picture(CAPTION, picture(found), ALT)],
         claims(found),
         command=f"rmdn reproduce figure10 --scale {plan.scale}",
