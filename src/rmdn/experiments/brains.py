@@ -52,7 +52,7 @@ ABCD_QUICK = {"epochs": 14, "batch_size": 16, "lr": 2e-3, "workers": 0}
 def stand_in(name: str, plan: Plan) -> dict[str, Any]:
     """The numbers of "adni"'s or "abcd"'s stand-in."""
     if name == "adni":
-        return plan.at_scale(ADNI_STAND_IN, {"n": 1000, "resolution": 8})
+        return plan.at_scale(ADNI_STAND_IN, {"n": 1500, "resolution": 8})
     return plan.at_scale(ABCD_STAND_IN, {"n": 320, "resolution": 6})
 
 
