@@ -156,6 +156,25 @@ def test_lines_are_straight_or_not(lean, verdict):
     assert figure3.straight("R-MDN", changes, "", 3).verdict == verdict
 
 
+def test_knowing_nothing_is_straight_but_far_from_theory(undrawn):
+    def finds(run):
+        one = record(run, off=0.01, lean=0.03)
+        chance = np.full((5, 5), 0.5).tolist()
+        if run.method.name != "Plain":
+            return one
+        return {**one, "R": chance, "more": dict.fromkeys(one["more"], chance)}
+
+    section = figure3.section(PAPER, finds)
+    (table,) = (part for part in section.parts if isinstance(part, Table))
+    plain = next(row for row in table.rows if row[0] == "Plain")
+    assert (plain[1].ours, plain[2].ours) == pytest.approx((0, np.mean(np.array(BEST[3]) - 0.5)))
+    assert verdicts(figure3.section(PAPER, found_by_theory))["R-MDN is nearest to theory over all strengths"] == "holds"
+
+
+def found_by_theory(run):
+    return record(run, off={"R-MDN": 0.0, "Guarded R-MDN": 0.001}.get(run.method.name, 0.05))
+
+
 def test_figure_18_looks_at_every_stage(undrawn):
     def leaning_at_first(run):
         one = record(run)
@@ -312,6 +331,17 @@ def test_interval_is_students():
         expected = mean_interval(values[:, k])
         assert (mean[k], mean[k] + reach[k]) == pytest.approx((expected.value, expected.high))
     assert panels.interval(values[:1])[1].tolist() == [0, 0]
+
+
+def test_interval_leaves_out_runs_without_a_value():
+    values = np.random.default_rng(4).random((4, 3))
+    wanted = panels.interval(values[1:, :1])
+    values[0, 0] = values[:, 2] = np.nan
+    mean, reach = panels.interval(values)
+    assert (mean[0], reach[0]) == pytest.approx((wanted[0][0], wanted[1][0]))
+    assert math.isnan(mean[2])
+    figure = panels.stage_by_stage({"": {"BR-Net": np.full((2, 2, 2), np.nan)}}, "dcor2")
+    assert np.isfinite(figure.axes[0].get_ylim()).all()
 
 
 def test_samples_are_typical_of_their_group():

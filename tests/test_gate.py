@@ -84,10 +84,10 @@ class Says(Strategy):
 
 
 def judged(rule, rows=800):
-    """The evidence for a rule on rows whose label depends on a signal (the image) and on a confounder, in a bend too."""
+    """The evidence for a rule on rows of two classes, which differ in a signal (the image) and in a confounder."""
     random = torch.Generator().manual_seed(0)
-    signal, c = torch.randn(2, rows, 1, generator=random)
-    labels = (signal + 2 * c + c.square() + torch.randn(rows, 1, generator=random) > 0.5).long()[:, 0]
+    labels = torch.arange(rows) % 2
+    signal, c = torch.randn(2, rows, 1, generator=random) + torch.stack([labels, 1.5 * labels])[..., None] - 0.5
     batch = Batch(signal, c, labels)
     return evidence(Says(rule), nn.Identity(), StageData(1, 0, 0, lambda: iter(()), raw_held_out=lambda: iter([batch])))
 
@@ -106,22 +106,27 @@ def gain(rule):
     [
         lambda batch: score(batch.confounders),
         lambda batch: score(2 * batch.confounders + batch.confounders.square()),
+        lambda batch: score(-batch.confounders),
         lambda batch: score(torch.randn(800, 1, generator=torch.Generator().manual_seed(4))),
     ],
-    ids=["a line in the confounder", "a bend in the confounder", "noise"],
+    ids=["a line in the confounder", "a bend in the confounder", "the wrong way", "noise"],
 )
 def test_whoever_reads_the_confounder_alone_gains_nothing(rule):
     assert gain(rule) < 0.01 * gain(lambda batch: score(batch.images))
 
 
-def test_whoever_reads_the_signal_gains_and_the_confounder_adds_nothing():
+def test_whoever_reads_the_signal_gains_and_the_confounder_costs():
     signal = judged(lambda batch: score(batch.images))
-    both = judged(lambda batch: score(batch.images + 2 * batch.confounders))
     nothing = judged(lambda batch: torch.zeros(800, 2))
     assert better(signal, nothing, z=2.0)
-    assert better(both, nothing, z=2.0)
-    assert not better(both, signal, z=2.0)
+    for weight in (0.5, -0.5):
+        assert better(signal, judged(lambda batch, w=weight: score(batch.images + w * batch.confounders)), z=2.0)
     assert better(judged(lambda batch: score(batch.images)[:, 1:]), nothing, z=2.0)  # one logit
+    assert better(
+        signal, judged(lambda batch: score(batch.images + 2)), z=2.0
+    )  # a shift costs: answers are used as they are
+    sure = judged(lambda batch: score(7 * batch.images))  # being too sure costs nothing
+    assert float((sure - signal).mean().abs()) < 1e-3
 
 
 def test_better_is_by_so_many_standard_errors():

@@ -69,7 +69,7 @@ def embed(features: Floats, *, perplexity: float = 30.0, seed: int = 0) -> Float
 @style.drawing()
 def by_category(axes: Axes, plane: Floats, categories: Integers, names: Sequence[str]) -> None:
     """Draw a cloud, a marker and a colour for each category (N,), which index `names`."""
-    axes.set(xticks=[], yticks=[])
+    _frame(axes)
     for k, (name, look) in enumerate(style.looks(names).items()):
         chosen = plane[categories == k]
         # Every other category is open: shape and filling tell them apart in black and white.
@@ -80,5 +80,11 @@ def by_category(axes: Axes, plane: Floats, categories: Integers, names: Sequence
 @style.drawing()
 def by_value(axes: Axes, plane: Floats, values: Floats) -> PathCollection:
     """Draw a cloud, darker for smaller values (N,); what it returns is for `figure.colorbar`."""
-    axes.set(xticks=[], yticks=[])
+    _frame(axes)
     return axes.scatter(plane[:, 0], plane[:, 1], c=values, cmap=SHADES, s=14, edgecolors=style.GREY, linewidths=0.3)
+
+
+def _frame(axes: Axes) -> None:
+    """A frame without numbers: the plane's axes mean nothing."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(visible=True, color=style.GREY)

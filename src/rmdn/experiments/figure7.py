@@ -21,12 +21,18 @@ def section(plan: Plan, find: Find) -> Section:
         "Figure 7. The static synthetic data",
         "Two kernels on the main diagonal with the main effect's magnitude sigma_A, one off it with the confounder's, "
         "sigma_B; both from U(1, 4) in group 1 and from U(3, 6) in group 2.",
-        [Picture("Two training images of each group.", synthetic.picture(synthetic.static()), ALT)],
+        [
+            Picture(
+                "Four training images of each group.",
+                synthetic.picture([synthetic.static(seed=i) for i in range(4)], 1),
+                ALT,
+            )
+        ],
         [limit([[synthetic.static(seed=seed)] for seed in range(3)])],
         command=f"rmdn reproduce figure7 --scale {plan.scale}",
     )
 
 
-ALT = "Dark images with three blurred spots: top left, bottom right and bottom left."
+ALT = "Dark images with three blurred spots, top left, bottom right and bottom left; brighter ones in group 2."
 
 register(Experiment("figure7", "Figure 7. The static synthetic data", {"quick": 0.1, "paper": 0.1}, runs, section))

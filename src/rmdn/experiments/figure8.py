@@ -57,14 +57,14 @@ def runs(plan: Plan) -> list[Run]:
     """Every method at every batch size; those of Table 7 are among them."""
     return [
         run
-        for at in itertools.product(plan.chosen(static.METHODS), static.curve_sizes(plan))
+        for at in itertools.product(plan.rows(static.METHODS), static.curve_sizes(plan))
         for run in static.runs(*at, plan)
     ]
 
 
 def section(plan: Plan, find: Find) -> Section:
     """Clouds, curves, and what they show in numbers."""
-    methods = plan.chosen(static.METHODS)
+    methods = plan.rows(static.METHODS)
     found = {at: records(static.runs(*at, plan), find) for at in itertools.product(methods, static.curve_sizes(plan))}
     courses = {at: course(of_cell) for at, of_cell in found.items()}
     clouds = {at: clouds_of(found[at]) for at in itertools.product(methods, static.PICTURED)}
@@ -130,7 +130,7 @@ def course(found: Sequence[Record]) -> Floats:
 
 def early(values: Floats) -> float:
     """The mean over seeds and the first of the epochs."""
-    return float(np.nanmean(values[:, : max(1, round(EARLY * values.shape[1]))]))
+    return static.mean(values[:, : max(1, round(EARLY * values.shape[1]))])
 
 
 def table(shares: dict[At, list[float]]) -> Table:
@@ -166,7 +166,7 @@ def claims(shares: dict[At, list[float]], courses: dict[At, Floats]) -> list[Cla
 
 def _overlap(shares: dict[At, list[float]], method: str, text: str, fits: Callable[[float], bool]) -> Claim:
     kept = {size: np.asarray(shares.get((method, size), [])) for size in static.PICTURED}
-    kept = {size: values[np.isfinite(values)] for size, values in kept.items()}
+    kept = {size: static.finite(values) for size, values in kept.items()}
     seeds = min(map(len, kept.values()))
     if not seeds:
         return claim(text.format(method), None, "not enough runs", 0)
@@ -199,10 +199,12 @@ def cloud_picture(clouds: dict[At, Cloud]) -> Figure:
     axes = figure.subplots(len(methods), len(static.PICTURED), squeeze=False)
     for (row, method), (column, size) in itertools.product(enumerate(methods), enumerate(static.PICTURED)):
         ax = axes[row, column]
-        ax.set(xticks=[], yticks=[])
         if (method, size) in clouds:
             cloud = clouds[method, size]
             embedding.by_category(ax, embedding.embed(cloud.features[:ROWS]), cloud.places[:ROWS], PLACES)
+        else:
+            ax.set(xticks=[], yticks=[])
+            ax.text(0.5, 0.5, "no run", ha="center", color=style.GREY, transform=ax.transAxes)
         if row == 0:
             ax.set_title(f"batch size {size}")
         if column == 0:
@@ -223,6 +225,7 @@ def curve_picture(courses: dict[At, Floats]) -> Figure:
     for method, ax in zip(methods, panels, strict=True):
         _curves(ax, {size: values for (name, size), values in courses.items() if name == method})
         ax.set(title=method, xlabel="epoch", xscale="log")
+        ax.xaxis.set_major_formatter("{x:g}")
     panels[0].set_ylabel("dcor$^2$")
     handles, labels = max((ax.get_legend_handles_labels() for ax in panels), key=lambda pair: len(pair[1]))
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title="batch size")
@@ -235,7 +238,7 @@ def _curves(ax: Axes, by_size: dict[int, Floats]) -> None:
     shades = colormaps[embedding.SHADES](np.linspace(0, 0.85, len(by_size)))
     for i, (size, values) in enumerate(by_size.items()):
         if len(values):
-            mean = np.nanmean(values, axis=0)
+            mean = np.array([*map(static.mean, values.T)])
             look = {"color": shades[i], "linestyle": style.LINES[i % 4], "marker": style.MARKERS[i % 7]}
             epochs = np.arange(1, len(mean) + 1)
             # A few marks evenly along the logarithmic axis, so that curves are told apart without colour.
@@ -244,5 +247,5 @@ def _curves(ax: Axes, by_size: dict[int, Floats]) -> None:
 
 
 register(
-    Experiment("figure8", "Figure 8. Features and dcor2 by batch size", {"quick": 3, "paper": 40000}, runs, section),
+    Experiment("figure8", "Figure 8. Features and dcor2 by batch size", {"quick": 3, "paper": 18000}, runs, section),
 )

@@ -59,6 +59,11 @@ def named(name: str) -> Method:
     return METHODS[name]
 
 
+def of_plugins() -> list[str]:
+    """The methods that plugins have registered."""
+    return [name for name, one in METHODS.items() if plugins.own_code(one.build)]
+
+
 def places(network: nn.Module, at: At = None) -> Sequence[str]:
     """Where confounder layers go: by default after every convolution and the pre-logits layer, as in the paper.
 

@@ -19,12 +19,14 @@ Grid = Mapping[str, Mapping[str, Floats]]  # rows of panels: columns of panels: 
 
 
 def interval(values: Floats) -> tuple[Floats, Floats]:
-    """The mean over runs (the first axis) and the half-width of its 95 % interval; 0 for a single run."""
-    runs = len(values)
-    if runs < 2:
-        return values.mean(0), np.zeros(values.shape[1:])
-    reach = need("scipy.stats", "study").t.ppf(0.975, runs - 1) / np.sqrt(runs)
-    return values.mean(0), reach * values.std(0, ddof=1)
+    """The mean over runs (first axis) that have a value, and the half-width of its 95 % interval; 0 for a single run."""
+    there = np.isfinite(values)
+    runs = there.sum(0)
+    mean = np.where(runs, np.where(there, values, 0).sum(0) / np.maximum(runs, 1), np.nan)
+    freedom = np.maximum(runs - 1, 1)
+    variance = np.where(there, (values - mean) ** 2, 0).sum(0) / freedom
+    reach = need("scipy.stats", "study").t.ppf(0.975, freedom) * np.sqrt(variance / np.maximum(runs, 1))
+    return mean, np.where(runs > 1, reach, 0.0)
 
 
 @style.drawing()
@@ -36,6 +38,7 @@ def stage_by_stage(grid: Grid, ylabel: str, theory: Mapping[str, Sequence[float]
         for (column, look), ax in zip(looks.items(), line, strict=True):
             if column in cells:
                 _stages(ax, cells[column], look, (theory or {}).get(row))
+    _frame(axes[0, 0], grid, theory)
     figure.supxlabel(
         "after training on stage; a curve's five points: tests of stage 1 (pale) to 5 (dark)", fontsize="medium"
     )
@@ -76,6 +79,7 @@ def by_strength(grid: Grid, deltas: Sequence[float]) -> Figure:
                 ax.plot(deltas, mean[j], label=name, **{**looks[name].line, "markersize": 3.5})
                 ax.fill_between(deltas, mean[j] - reach[j], mean[j] + reach[j], color=looks[name].colour, alpha=0.15, lw=0)
             ax.set_xticks([0, 0.5, 1])
+    _frame(axes[0, 0], grid)
     figure.supxlabel("strength $\\delta$ of the confounder in the test images (1: as in training)", fontsize="medium")
     figure.supylabel("accuracy", fontsize="medium")
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -141,6 +145,16 @@ def _bar(ax: Any, x: float, width: float, values: Sequence[float], look: style.L
     if spread:
         ax.errorbar(x, mean, spread, color=style.GREY, capsize=2, elinewidth=1)
     ax.annotate(mark, (x, max(mean, 0) + spread), (0, 1), textcoords="offset points", ha="center", fontsize="x-small")
+
+
+def _frame(ax: Any, grid: Grid, theory: Mapping[str, Sequence[float]] | None = None) -> None:
+    """Limits by the means, for all panels; a wide interval of few runs is cut off."""
+    means = [interval(cell)[0].ravel() for cells in grid.values() for cell in cells.values()]
+    shown = np.concatenate([*means, *map(np.asarray, (theory or {}).values())])
+    shown = shown[np.isfinite(shown)]
+    if len(shown):
+        margin = 0.1 * np.ptp(shown) or 0.1
+        ax.set_ylim(shown.min() - margin, shown.max() + margin)
 
 
 def _columns(grid: Grid) -> list[str]:

@@ -50,8 +50,3 @@ def least(text: str, groups: Mapping[str, Scores], ours: str, digits: int = 3) -
         holds.append(means[ours] < rivals[best])
         seeds.append(min(len(scores[method]) for method in means))
     return claim(text, all(holds) if holds else None, "; ".join(whys) or "no runs", min(seeds, default=0))
-
-
-def without(scores: Mapping[str, Sequence[float]], *names: str) -> dict[str, Sequence[float]]:
-    """The scores of all methods but these."""
-    return {method: values for method, values in scores.items() if method not in names}

@@ -111,7 +111,7 @@ def stage_by_stage(groups: Groups, letter: str = "") -> list[Picture]:
         ),
         Picture(
             f"{letter}The paper: R-MDN's features depend least on the confounder. dcor2 within classes, before the last "
-            "layer; mean over seeds and 95 % interval.",
+            "layer (none where features are constant); mean over seeds and 95 % interval.",
             panels.stage_by_stage(stacked(dependence), "dcor$^2$ of features and confounder, within classes"),
             f"Squared distance correlation {seen}",
         ),

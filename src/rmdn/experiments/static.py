@@ -14,6 +14,7 @@ from rmdn.experiments.run import Recipe, Run, make
 from rmdn.experiments.store import Record
 from rmdn.experiments.summary import dependences, recalls, records
 from rmdn.metrics import mean_interval
+from rmdn.report import Cell
 
 METHODS = ("Plain", "MDN", "P-MDN", "R-MDN", "Guarded R-MDN")
 BATCH_SIZES = (2, 16, 64, 256, 1024)  # Table 7
@@ -63,6 +64,11 @@ class Outcomes:
         """|bAcc - A| of the runs' mean, in points, as published: runs beside A on both sides make up for each other."""
         return 100 * abs(float(self.accuracy.mean()) - self.best)
 
+    @property
+    def dependence(self) -> float:
+        """dcor2, mean over runs and groups."""
+        return mean(self.dcor2)
+
     def values(self, measure: int) -> NDArray[np.float64]:
         """Of each run: |bAcc - A| in points (0), dcor2 in group 1 (1) or 2 (2)."""
         return 100 * np.abs(self.accuracy - self.best) if measure == 0 else self.dcor2[:, measure - 1]
@@ -85,10 +91,26 @@ def gathered(found: Sequence[Record]) -> Outcomes:
     )
 
 
+def finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Those that are numbers: a network whose features are all alike has no dcor2."""
+    return values[np.isfinite(values)]
+
+
+def mean(values: NDArray[np.float64]) -> float:
+    """The mean of those that are numbers; NaN of none."""
+    kept = finite(values)
+    return float(kept.mean()) if len(kept) else float("nan")
+
+
 def half_width(values: NDArray[np.float64]) -> float | None:
     """Half of the mean's 95 % interval; None of a single run."""
-    kept = values[np.isfinite(values)]
+    kept = finite(values)
     if len(kept) < 2:
         return None
     interval = mean_interval(kept)
     return float(interval.high - interval.value)
+
+
+def cell(values: NDArray[np.float64], digits: int, published: float | None = None, reach: float | None = None) -> Cell:
+    """Mean and half of its 95 % interval."""
+    return Cell(mean(values) if len(finite(values)) else None, half_width(values), published, reach, digits)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmdn.experiments.static import Outcomes, half_width
+from rmdn.experiments.static import Outcomes, cell, half_width, mean
 from rmdn.report import Cell, Table, style
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def table(first: str, found: Mapping[str, Outcomes]) -> Table:
     rows: list[list[str | Cell]] = []
     for name, one in found.items():
         measures = [100 * one.accuracy, *one.dcor2.T]
-        rows.append([name, *(_cell(values, digits) for values, digits in zip(measures, (2, 3, 3), strict=True))])
+        rows.append([name, *(cell(values, digits) for values, digits in zip(measures, (2, 3, 3), strict=True))])
     return Table(
         "Mean and half-width of its 95 % interval over seeds; theory's accuracy is 83.33.",
         [first, "Balanced accuracy, %", *(f"dcor2, {group}" for group in GROUPS)],
@@ -30,37 +30,45 @@ def table(first: str, found: Mapping[str, Outcomes]) -> Table:
     )
 
 
-def _cell(values: np.ndarray, digits: int) -> Cell:
-    kept = values[np.isfinite(values)]
-    return Cell(float(kept.mean()) if len(kept) else None, half_width(kept), digits=digits)
-
-
 @style.drawing()
-def picture(found: Mapping[str, Outcomes], label: str) -> Figure:
-    """Two panels over the values, by name: balanced accuracy with theory's line, and dcor2 in both groups."""
+def picture(found: Mapping[str, Outcomes], label: str, *, joined: bool = True) -> Figure:
+    """Two panels over the values, by name: balanced accuracy with theory's line, and dcor2 in both groups.
+
+    `joined` by lines, where the values have an order.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.2, 3.6))
     accuracy, dependence = figure.subplots(1, 2)
-    looks = style.looks(["R-MDN", *GROUPS])
-    _points(accuracy, [one.accuracy for one in found.values()], looks["R-MDN"], "R-MDN")
+    lines = {
+        name: {**look.line, **({} if joined else {"linestyle": ""})}
+        for name, look in style.looks(["R-MDN", *GROUPS]).items()
+    }
+    _points(accuracy, [one.accuracy for one in found.values()], lines["R-MDN"], "R-MDN")
     best = next((one.best for one in found.values() if len(one)), np.nan)
     accuracy.axhline(best, color=style.GREY, linestyle="--", linewidth=1, label="theory")
     for group, name in enumerate(GROUPS):
         shift = 0.12 * (group - 0.5)
-        _points(dependence, [one.dcor2[:, group] for one in found.values()], looks[name], name, shift)
+        _points(dependence, [one.dcor2[:, group] for one in found.values()], lines[name], name, shift)
     for ax in (accuracy, dependence):
         ax.set_xticks(range(len(found)), list(found))
         ax.set_xlabel(label)
-        ax.legend()
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    _at_least(accuracy, best - 0.05, best + 0.05)
+    _at_least(dependence, 0.0, 0.1)
     accuracy.set_ylabel("balanced accuracy")
     dependence.set_ylabel("dcor$^2$ of features and confounder")
     return figure
 
 
-def _points(ax: Axes, cells: list[np.ndarray], look: style.Look, name: str, shift: float = 0.0) -> None:
+def _at_least(ax: Axes, low: float, high: float) -> None:
+    """Show this range, too, so that what hardly differs looks like it."""
+    bottom, top = ax.get_ylim()
+    if np.isfinite([low, high]).all():
+        ax.set_ylim(min(bottom, low), max(top, high))
+
+
+def _points(ax: Axes, cells: list[np.ndarray], line: dict[str, Any], name: str, shift: float = 0.0) -> None:
     """Means with 95 % intervals; of a single seed the value alone."""
-    kept = [values[np.isfinite(values)] for values in cells]
-    means = [values.mean() if len(values) else np.nan for values in kept]
-    reach = [half_width(values) or 0.0 for values in kept]
-    ax.errorbar(np.arange(len(cells)) + shift, means, reach, capsize=3, label=name, **look.line)
+    reach = [half_width(values) or 0.0 for values in cells]
+    ax.errorbar(np.arange(len(cells)) + shift, [*map(mean, cells)], reach, capsize=3, label=name, **line)

@@ -39,6 +39,13 @@ def cell(
     return Cell(float(kept.mean()) if len(kept) else None, spread, published, published_spread, digits)
 
 
+def best(cells: Mapping[str, Cell]) -> dict[str, Cell]:
+    """The cells of one column, by row, with the one nearest to 0 marked; none where there is nothing to choose from."""
+    there = {name: abs(cell.ours) for name, cell in cells.items() if cell.ours is not None}
+    first = min(there, key=there.__getitem__) if len(there) > 1 else None
+    return {name: replace(cell, best=name == first) for name, cell in cells.items()}
+
+
 def mean_dependence(record: Record, stage: int = -1) -> float:
     """dcor2 within classes, averaged over classes and all stages' test sets, after training on a stage."""
     return float(np.nanmean(dependences(record)[stage]))

@@ -29,12 +29,12 @@ Found = dict[str, list[Record]]
 
 def runs(plan: Plan) -> list[Run]:
     """Every method."""
-    return [run for method in plan.chosen(METHODS) for run in brains.adni_runs(method, plan)]
+    return [run for method in plan.rows(METHODS) for run in brains.adni_runs(method, plan)]
 
 
 def found_records(plan: Plan, find: Find) -> Found:
     """What there is of each method, a record a seed."""
-    return {method: records(brains.adni_runs(method, plan), find) for method in plan.chosen(METHODS)}
+    return {method: records(brains.adni_runs(method, plan), find) for method in plan.rows(METHODS)}
 
 
 def dcor2(found: list[Record]) -> Floats:

@@ -36,13 +36,13 @@ Scores = dict[str, dict[str, list[float]]]  # of each method, of each measure: a
 
 def runs(plan: Plan) -> list[Run]:
     """Every method, repetition and fold."""
-    return [run for method in plan.chosen(METHODS) for folds in brains.abcd_runs(method, plan) for run in folds]
+    return [run for method in plan.rows(METHODS) for folds in brains.abcd_runs(method, plan) for run in folds]
 
 
 def scores(plan: Plan, find: Find) -> Scores:
     """Every repetition's means over the folds that are there."""
     found: Scores = {}
-    for method in plan.chosen(METHODS):
+    for method in plan.rows(METHODS):
         repetitions = [records(folds, find) for folds in brains.abcd_runs(method, plan)]
         measured = [np.nanmean([measures(one) for one in folds], axis=0) for folds in repetitions if folds]
         found[method] = {measure: [float(values[i]) for values in measured] for i, measure in enumerate(DIGITS)}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rmdn.experiments.static import BATCH_SIZES, MEASURES, Scores
+from rmdn.experiments.static import BATCH_SIZES, MEASURES, Scores, finite, mean
 from rmdn.experiments.summary import claim
 from rmdn.metrics import anova_tukey
 from rmdn.metrics.tests import Comparison
@@ -20,12 +21,15 @@ NEAR = {"R-MDN": (1.2, 0.02), OURS: (0.5, 0.015)}
 CHEATING = (5.0, 0.2)  # points above theory, and dcor2, from which on a network uses the confounder: half of published
 
 
-def claims(scores: Scores) -> list[Claim]:
+Tests = Mapping[tuple[int, int], Comparison | None]  # of each measure at each batch size
+
+
+def claims(scores: Scores, tests: Tests) -> list[Claim]:
     """All of them."""
     return [
-        differ(scores),
-        less_dependent(scores, "MDN", (2, 16, 64)),
-        less_dependent(scores, "P-MDN", (2, 64, 256, 1024)),
+        differ(scores, tests),
+        less_dependent(scores, tests, "MDN", (2, 16, 64)),
+        less_dependent(scores, tests, "P-MDN", (2, 64, 256, 1024)),
         *(reaches_theory(scores, method) for method in NEAR if method in scores),
         *(independent(scores, method) for method in NEAR if method in scores),
         cheats(scores),
@@ -34,10 +38,16 @@ def claims(scores: Scores) -> list[Claim]:
     ]
 
 
+def compared(scores: Scores) -> Tests:
+    """The tests of all cells: they take a while, so each is made once."""
+    cells = itertools.product(range(len(MEASURES)), BATCH_SIZES)
+    return {(measure, size): tukey(scores, measure, size) for measure, size in cells}
+
+
 def tukey(scores: Scores, measure: int, size: int) -> Comparison | None:
     """The analysis of variance over all methods at one batch size; None without two finite runs of each."""
     groups = {method: by_size[size].values(measure) for method, by_size in scores.items()}
-    groups = {method: values[np.isfinite(values)] for method, values in groups.items()}
+    groups = {method: finite(values) for method, values in groups.items()}
     if len(groups) < 2 or min(map(len, groups.values())) < 2:
         return None
     return anova_tukey(groups)
@@ -53,30 +63,26 @@ def seeds(scores: Scores, *methods: str) -> int:
     return min(len(scores[method][size]) if method in scores else 0 for method in methods for size in BATCH_SIZES)
 
 
-def differ(scores: Scores) -> Claim:
+def differ(scores: Scores, tests: Tests) -> Claim:
     """The first sentence of the caption's statistics."""
     text = "Methods differ significantly in every measure at every batch size (analysis of variance)"
-    tests = [tukey(scores, measure, size) for measure in range(len(MEASURES)) for size in BATCH_SIZES]
-    values = [test.p_value for test in tests if test is not None]
+    values = [test.p_value for test in tests.values() if test is not None and np.isfinite(test.p_value)]
     if len(values) < len(tests):
         return claim(text, None, "not enough runs", 0)
     why = f"largest p = {max(values):.2g}, at most .05; published: below 1e-58 with 100 seeds"
     return claim(text, max(values) < 0.05, why, seeds(scores, *scores))
 
 
-def less_dependent(scores: Scores, other: str, sizes: Sequence[int]) -> Claim:
+def less_dependent(scores: Scores, tests: Tests, other: str, sizes: Sequence[int]) -> Claim:
     """R-MDN against another method, in both groups."""
     text = f"R-MDN has a significantly smaller dcor2 than {other} with batches of {', '.join(map(str, sizes))} (Tukey)"
-    if not seeds(scores, "R-MDN", other):
-        return claim(text, None, "not enough runs", 0)
     better = []
-    for measure in DEPENDENCES:
-        for size in sizes:
-            found = tukey(scores, measure, size)
-            if found is None:
-                return claim(text, None, "not enough runs", 0)
-            ours, theirs = (np.nanmean(scores[method][size].values(measure)) for method in ("R-MDN", other))
-            better.append(ours < theirs and pair(found, "R-MDN", other) < 0.05)
+    for measure, size in itertools.product(DEPENDENCES, sizes):
+        test = tests[measure, size]
+        if test is None or not seeds(scores, "R-MDN", other):
+            return claim(text, None, "not enough runs", 0)
+        ours, theirs = (mean(scores[method][size].values(measure)) for method in ("R-MDN", other))
+        better.append(ours < theirs and pair(test, "R-MDN", other) < 0.05)
     why = f"p < .05 in {sum(better)} of {len(better)} comparisons"
     return claim(text, all(better), why, seeds(scores, "R-MDN", other))
 
@@ -105,7 +111,7 @@ def independent(scores: Scores, method: str) -> Claim:
 
 def largest_dependence(scores: Scores, method: str, size: int) -> float:
     """The mean dcor2 of the group in which it is larger."""
-    return max(float(np.nanmean(scores[method][size].values(measure))) for measure in DEPENDENCES)
+    return max(mean(scores[method][size].values(measure)) for measure in DEPENDENCES)
 
 
 def cheats(scores: Scores) -> Claim:
@@ -114,7 +120,7 @@ def cheats(scores: Scores) -> Claim:
     if not seeds(scores, "Plain"):
         return claim(text, None, "not enough runs", 0)
     above = min(100 * (cell.accuracy.mean() - cell.best) for cell in scores["Plain"].values())
-    dcor2 = min(float(np.nanmean(cell.dcor2)) for cell in scores["Plain"].values())
+    dcor2 = min(cell.dependence for cell in scores["Plain"].values())
     why = f"at least {above:.1f} points above theory and dcor2 {dcor2:.2f}; expected {CHEATING[0]:g} and {CHEATING[1]:g}"
     return claim(text, above >= CHEATING[0] and dcor2 >= CHEATING[1], why, seeds(scores, "Plain"))
 
@@ -125,7 +131,7 @@ def needs_large_batches(scores: Scores) -> Claim:
     if not seeds(scores, "MDN"):
         return claim(text, None, "not enough runs", 0)
     points = {size: cell.deviation for size, cell in scores["MDN"].items()}
-    dcor2 = {size: float(np.nanmean(cell.dcor2)) for size, cell in scores["MDN"].items()}
+    dcor2 = {size: cell.dependence for size, cell in scores["MDN"].items()}
     worse = all(of[size] > of[1024] for size in (2, 16, 64) for of in (points, dcor2))
     why = "; ".join(f"{size}: {points[size]:.1f} points, dcor2 {dcor2[size]:.3f}" for size in (2, 16, 64, 1024))
     return claim(text, worse, why, seeds(scores, "MDN"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rmdn.experiments.experiment import Find, Plan
 from rmdn.experiments.run import Run
-from rmdn.experiments.summary import cell, claim, distances, records, tested
+from rmdn.experiments.summary import best, cell, claim, distances, records, tested
 from rmdn.metrics import TransferDistances, kruskal_conover
 from rmdn.report import Cell, Claim, Table
 
@@ -17,20 +17,16 @@ Published = Mapping[str, tuple[float, float, float, float, float, float]]  # mea
 
 def scores(methods: Sequence[str], runs_of: Callable[[str, Plan], list[Run]], plan: Plan, find: Find) -> Scores:
     """The distances of all runs that are there."""
-    return {
-        method: [distances(record) for record in records(runs_of(method, plan), find)] for method in plan.chosen(methods)
-    }
+    return {method: [distances(record) for record in records(runs_of(method, plan), find)] for method in plan.rows(methods)}
 
 
 def table(caption: str, found: Scores, published: Published) -> Table:
     """A row a method, with the paper's tests under it."""
-    rows: list[list[str | Cell]] = [
-        [
-            method,
-            *(cell(values(runs, measure), *beside(published, method, i)) for i, measure in enumerate(MEASURES)),
-        ]
-        for method, runs in found.items()
+    columns = [
+        best({method: cell(values(runs, name), *beside(published, method, i)) for method, runs in found.items()})
+        for i, name in enumerate(MEASURES)
     ]
+    rows: list[list[str | Cell]] = [[method, *(column[method] for column in columns)] for method in found]
     notes = [
         tested(
             kruskal_conover,

@@ -16,17 +16,16 @@ from rmdn.layers import RMDN
 from rmdn.recalibration import recalibrate
 from rmdn.strategies.base import StageData, Strategy, Wrapper, class_scores
 
-FOLDS = 5  # a row is judged by a fit on the rows of the other folds
-
 
 class Gate(Wrapper):
     """Ends every stage with the best network that it has seen, judged by what that knows beyond the confounders.
 
     Some times in a stage, the network as it is (its R-MDN layers recalibrated) is asked about rows which no step has seen
-    (`Settings(holdout=0.2)`). What counts is how well a label can be told from the network's answer *and* the confounders
-    together: so a network gains nothing by knowing the confounder. The best look of a stage is kept, if it is better than
-    the network that the stage began with by more than chance explains; training goes on in any case. At the stage's end
-    the kept network comes back, and the wrapped strategies see it (an LwF teacher has passed the gate).
+    (`Settings(holdout=0.2)`). What counts is how well its answers tell the labels, as they are and with the part that the
+    confounders explain turned around, whichever is worse: so a network gains nothing by knowing a confounder. The best
+    look of a stage is kept, if it is better than the network that the stage began with by more than chance explains;
+    training goes on in any case. At the stage's end the kept network comes back, and the wrapped strategies see it (an LwF
+    teacher has passed the gate).
 
     So a stage whose labels are noise changes nothing, where training on them would bury what was learned; and a stage in
     which the network begins to learn its rows by heart, by which it finds ways around the layers, ends before that.
@@ -105,9 +104,10 @@ def better(one: Tensor, other: Tensor, z: float) -> bool:
 
 @torch.no_grad()
 def evidence(strategy: Strategy, network: nn.Module, data: StageData) -> Tensor:
-    """Each held-out row's log-likelihood of its label, given the network's answer and the confounders. (N,)
+    """Each held-out row's log-likelihood of its label by the network's answer, however the confounders turn. (N,)
 
-    By logistic regression on the log-odds and on splines of the confounders, each row judged by a fit on the others.
+    What splines of the confounders explain of the answers beside the labels is added once more, or taken away twice: the
+    worse of the answers as they are and of these mirrored ones counts. One factor makes the answers as sure as they may be.
     """
     training = network.training
     network.eval()
@@ -116,26 +116,37 @@ def evidence(strategy: Strategy, network: nn.Module, data: StageData) -> Tensor:
     if not parts:
         raise SettingError("Gate judges on rows held out of training: give Settings(holdout=0.2), say.")
     logits, confounders, labels = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
-    told = torch.bincount(labels)[labels] >= FOLDS  # rows of rarer classes cannot be judged by other rows
-    logits, confounders, labels = logits[told], confounders[told], labels[told]
     if len(torch.unique(labels)) < 2:
         raise SettingError(
-            f"Gate judges on held-out rows of two classes or more, with {FOLDS} rows each; stage {data.stage} has fewer. "
+            f"Gate judges on held-out rows of two classes or more; the {len(labels)} of stage {data.stage} have fewer. "
             "Hold out more of it, by Settings(holdout=0.3), say, or train without a Gate."
         )
-    scores = F.log_softmax(class_scores(logits).double(), dim=1)
-    odds = scores[:, 1:] - scores[:, :1]  # (N, K - 1)
-    model_selection, pipeline = need("sklearn.model_selection", "study"), need("sklearn.pipeline", "study")
-    linear, preprocessing = need("sklearn.linear_model", "study"), need("sklearn.preprocessing", "study")
-    splines = preprocessing.SplineTransformer(n_knots=5, degree=2, extrapolation="linear").fit_transform(
-        confounders.double()
-    )
-    known = torch.cat([odds, torch.from_numpy(splines)], dim=1).numpy()
-    model = pipeline.make_pipeline(preprocessing.StandardScaler(), linear.LogisticRegression(C=1.0, max_iter=1000))
-    folds = model_selection.StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    chances = model_selection.cross_val_predict(model, known, labels.numpy(), cv=folds, method="predict_proba")
-    classes = torch.unique(labels)
-    return torch.from_numpy(chances)[torch.arange(len(labels)), torch.searchsorted(classes, labels)].log()
+    scores = F.log_softmax(class_scores(logits).double(), dim=1)  # (N, K)
+    bends = splines(confounders)  # (N, s)
+    known = F.one_hot(labels, scores.shape[1]).double()
+    effects = torch.linalg.pinv(torch.cat([known, bends], dim=1)) @ scores  # (K + s, K)
+    drift = bends @ effects[known.shape[1] :]  # (N, K)
+    sure = surest(scores - drift, labels)
+    as_is, mirrored = (likelihood(sure * answers, labels) for answers in (scores, scores - 2 * drift))
+    return min(as_is, mirrored, key=lambda one: float(one.mean()))
+
+
+def splines(confounders: Tensor) -> Tensor:
+    """Smooth curves of each confounder (N, c), centred. (N, s)"""
+    transformer = need("sklearn.preprocessing", "study").SplineTransformer(n_knots=5, degree=2, extrapolation="linear")
+    curves = torch.from_numpy(transformer.fit_transform(confounders.double()))
+    return curves - curves.mean(dim=0)
+
+
+def surest(answers: Tensor, labels: Tensor) -> float:
+    """The factor that makes answers (N, K) most likely."""
+    factors = torch.logspace(-2, 2, 81, dtype=torch.float64).tolist()
+    return max(factors, key=lambda factor: float(likelihood(factor * answers, labels).mean()))
+
+
+def likelihood(answers: Tensor, labels: Tensor) -> Tensor:
+    """Log-likelihood of labels by answers (N, K). (N,)"""
+    return -F.cross_entropy(answers, labels, reduction="none")
 
 
 def copied(network: nn.Module) -> dict[str, Tensor]:
