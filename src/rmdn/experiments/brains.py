@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from rmdn.data import abcd, adni, simulate
 from rmdn.experiments import clinical
 from rmdn.experiments.experiment import Plan, Scale
 from rmdn.experiments.run import Recipe, Run, make
+from rmdn.experiments.summary import best
 from rmdn.extras import need
+from rmdn.report import Cell
 
 PLAIN, OURS = "Plain", "R-MDN"  # the network alone, and the paper's
 GUARDED = "Guarded R-MDN"
@@ -109,3 +112,11 @@ def stand_in_note(name: str) -> list[str]:
     if clinical.is_real(name):
         return []
     return [f"{name.upper()} is a stand-in: simulated people, drawn with the published distributions."]
+
+
+def with_best(cells: dict[str, list[Cell]], columns: Iterable[int]) -> list[list[str | Cell]]:
+    """The rows of a table, a row a method; of these columns, our number nearest to 0 is marked."""
+    for i in columns:
+        for method, entry in best({method: of[i] for method, of in cells.items()}).items():
+            cells[method][i] = entry
+    return [[method, *of] for method, of in cells.items()]
