@@ -1,5 +1,6 @@
 """ADNI and ABCD among the experiments: stages and folds of tiny stand-ins, sections from made-up records and from none."""
 
+import shutil
 from dataclasses import replace
 
 import matplotlib
@@ -10,6 +11,7 @@ import torch
 
 from rmdn.data import abcd, adni, simulate
 from rmdn.data.images import Images, read_image
+from rmdn.data.simulate.folder import MARK
 from rmdn.errors import SettingError
 from rmdn.experiments import (
     brains,
@@ -285,6 +287,25 @@ def test_the_table_of_abcd_tests_what_the_paper_tests():
 def test_what_is_about_the_data_needs_no_run(module):
     assert not module.runs(Plan())
     rendered(module.section(Plan(), nothing))
+
+
+def test_a_stand_ins_table_is_what_its_files_say(monkeypatch, tmp_path):
+    """Drawn without images, or read as a download: the same people."""
+    monkeypatch.setattr(brains, "stand_in", lambda name, plan: ELDERS if name == "adni" else CHILDREN)
+    drawn = brains.scans(Plan()), brains.children(Plan())
+    for name, given, simulation in (
+        ("adni", ELDERS, simulate.simulate_adni),
+        ("abcd", CHILDREN, simulate.simulate_abcd),
+    ):
+        shutil.copytree(clinical.folder(name, given, simulation), tmp_path / name)
+        (tmp_path / name / MARK).unlink()
+        monkeypatch.setenv(clinical.DOWNLOADS[name], str(tmp_path / name))
+    read = brains.scans(Plan()), brains.children(Plan())
+    assert table9.counts(read[0]) == table9.counts(drawn[0])
+    assert sorted(read[0]["age"]) == sorted(drawn[0]["age"].astype(int))
+    assert table10.races(read[1]) == table10.races(drawn[1])
+    assert np.bincount(read[1]["age"].astype(int)).tolist() == np.bincount(drawn[1]["age"]).tolist()
+    assert brains.stand_in_note("adni") == brains.stand_in_note("abcd") == []
 
 
 def test_a_table_without_races_is_borne(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from rmdn.data import abcd, adni, simulate
 from rmdn.experiments import clinical
 from rmdn.experiments.experiment import Plan, Scale
 from rmdn.experiments.run import Recipe, Run, make
+from rmdn.experiments.summary import best
 from rmdn.extras import need
+from rmdn.report import Cell
 
 PLAIN, OURS = "Plain", "R-MDN"  # the network alone, and the paper's
 GUARDED = "Guarded R-MDN"
@@ -52,7 +55,7 @@ ABCD_QUICK = {"epochs": 14, "batch_size": 16, "lr": 2e-3, "workers": 0}
 def stand_in(name: str, plan: Plan) -> dict[str, Any]:
     """The numbers of "adni"'s or "abcd"'s stand-in."""
     if name == "adni":
-        return plan.at_scale(ADNI_STAND_IN, {"n": 1000, "resolution": 8})
+        return plan.at_scale(ADNI_STAND_IN, {"n": 1500, "resolution": 8})
     return plan.at_scale(ABCD_STAND_IN, {"n": 320, "resolution": 6})
 
 
@@ -109,3 +112,11 @@ def stand_in_note(name: str) -> list[str]:
     if clinical.is_real(name):
         return []
     return [f"{name.upper()} is a stand-in: simulated people, drawn with the published distributions."]
+
+
+def with_best(cells: dict[str, list[Cell]], columns: Iterable[int]) -> list[list[str | Cell]]:
+    """The rows of a table, a row a method; of these columns, our number nearest to 0 is marked."""
+    for i in columns:
+        for method, entry in best({method: of[i] for method, of in cells.items()}).items():
+            cells[method][i] = entry
+    return [[method, *of] for method, of in cells.items()]

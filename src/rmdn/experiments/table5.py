@@ -12,8 +12,8 @@ from rmdn.experiments.brains import GROUPS, GUARDED, OURS, PLAIN
 from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.experiments.run import Run
 from rmdn.experiments.store import Record
-from rmdn.experiments.summary import cell, claim, dependences, missing, nearest_zero, records
-from rmdn.report import Cell, Claim, Section, Table
+from rmdn.experiments.summary import cell, claim, dependences, missing, records
+from rmdn.report import Claim, Section, Table
 
 Floats = NDArray[np.float64]
 COLUMNS = ("MCI", "CN", "AD")  # in the paper's order
@@ -61,21 +61,20 @@ def accuracy(found: list[Record]) -> Floats:
 def section(plan: Plan, find: Find) -> Section:
     """The table, and what the paper says of it."""
     found = found_records(plan, find)
-    rows: list[list[str | Cell]] = []
+    cells = {}
     for method, of in found.items():
         last = dcor2(of)[-1] if of else np.empty((0, len(GROUPS)))  # (tested on, group)
-        published = PUBLISHED.get(method, (None,) * 6)
-        cells = [
+        published = PUBLISHED.get(method, (None,) * 2 * len(COLUMNS))
+        cells[method] = [
             cell(last[:, GROUPS.index(group)].tolist(), published[2 * i], published[2 * i + 1], digits=2)
             for i, group in enumerate(COLUMNS)
         ]
-        rows.append([method, *cells])
     table = Table(
         "dcor² of features with age and sex within a group, after the last stage: mean and standard deviation over "
         "the test sets of the five stages, each the mean over seeds. The paper does not say what its spread is over, "
         "and names no test. A test set with fewer than four scans of a group has no value for it. Nearer 0 is better.",
         ["Method", *(f"dcor² ({group})" for group in COLUMNS)],
-        nearest_zero(rows, range(1, 1 + len(COLUMNS))),
+        brains.with_best(cells, range(len(COLUMNS))),
     )
     return Section(
         "table5",

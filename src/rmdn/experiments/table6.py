@@ -11,9 +11,9 @@ from rmdn.experiments.brains import BOY, GIRL, GUARDED, OURS, PLAIN
 from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.experiments.run import Run
 from rmdn.experiments.store import Record
-from rmdn.experiments.summary import cell, claim, dependences, missing, nearest_zero, recalls, records, tested
+from rmdn.experiments.summary import cell, claim, dependences, missing, recalls, records, tested
 from rmdn.metrics import kruskal_conover
-from rmdn.report import Cell, Claim, Section, Table
+from rmdn.report import Claim, Section, Table
 
 # Each measure, and how many digits it is given with.
 DIGITS = {"Accuracy": 2, "TPR": 2, "TNR": 2, "TPR \N{MINUS SIGN} TNR": 3, "dcor² (boys)": 4, "dcor² (girls)": 4}
@@ -59,14 +59,13 @@ def measures(record: Record) -> list[float]:
 def section(plan: Plan, find: Find) -> Section:
     """The table, the tests under it, and what the paper says of it."""
     found = scores(plan, find)
-    rows: list[list[str | Cell]] = []
+    cells = {}
     for method, of in found.items():
         published = PUBLISHED.get(method, (None,) * 2 * len(DIGITS))
-        cells = [
+        cells[method] = [
             cell(of[measure], published[2 * i], published[2 * i + 1], digits)
             for i, (measure, digits) in enumerate(DIGITS.items())
         ]
-        rows.append([method, *cells])
     notes = [
         tested(
             kruskal_conover,
@@ -81,7 +80,7 @@ def section(plan: Plan, find: Find) -> Section:
         "what chance makes of a single fold of 2,000 children. Boys are the positive class. The measures of interest are "
         "TPR \N{MINUS SIGN} TNR and dcor²: nearer 0 is better.",
         ["Method", *DIGITS],
-        nearest_zero(rows, [1 + list(DIGITS).index(measure) for measure in OF_INTEREST]),
+        brains.with_best(cells, [list(DIGITS).index(measure) for measure in OF_INTEREST]),
         notes,
     )
     return Section(
