@@ -58,7 +58,8 @@ def test_who_cheats_is_told_from_who_does_not():
     assert verdicts(Plain=behaviour(0.98, 0.5), Ours=behaviour(0.76, 0.74)) == ["holds"] * 4
     assert verdicts(Plain=behaviour(0.76, 0.75)) == ["does not hold"] * 2
     assert verdicts(Ours=behaviour(0.93, 0.6)) == ["does not hold"] * 2
-    assert verdicts(Ours=behaviour(0.60, 0.60)) == ["holds", "does not hold"]
+    assert verdicts(Ours=behaviour(0.60, 0.60)) == ["holds", "holds"]  # little was learned, but nothing of the confounder
+    assert verdicts(Ours=behaviour(0.75, 0.60)) == ["holds", "does not hold"]
 
 
 def test_the_criterion_is_what_chance_explains():

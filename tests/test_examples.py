@@ -1,4 +1,5 @@
 import difflib
+import json
 import os
 import re
 import subprocess
@@ -6,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 BEFORE, AFTER = (ROOT / "examples" / name for name in ("own_loop_before.py", "own_loop.py"))
+PLUGIN = ROOT / "examples" / "plugin.py"
 
 
 def test_the_loop_with_rmdn_is_three_lines_away():
@@ -32,3 +35,22 @@ def test_it_runs_and_prints_its_accuracy_beside_theory(script):
     accuracy, best = map(float, re.findall(r"\d\.\d+", done.stdout))
     assert 0.6 < accuracy < 1
     assert best == 0.833
+
+
+def test_a_plugin_adds_data_a_method_and_a_table(tmp_path, capsys):
+    from rmdn.commands import app
+
+    threads = torch.get_num_threads()
+    options = ["--plugin", str(PLUGIN), "--seeds", "1", "--methods", "Plain,Projected R-MDN", "--jobs", "1"]
+    folders = ["--results", str(tmp_path / "results"), "--out", str(tmp_path / "report.html")]
+    try:
+        app(["reproduce", "stripes", *options, *folders], standalone_mode=False)
+    finally:
+        torch.set_num_threads(threads)
+    records = [json.loads(file.read_text()) for file in (tmp_path / "results" / "quick").glob("*-*.json")]
+    assert {record["run"]["method"]["name"] for record in records} == {"Plain", "Projected R-MDN"}
+    assert all(len(record["R"]) == 2 for record in records)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert '<th scope="row">Projected R-MDN</th>' in page
+    assert "Drawn stripes." in page
+    assert "Projected R-MDN" in capsys.readouterr().out

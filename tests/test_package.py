@@ -25,16 +25,11 @@ def test_the_readmes_python_runs(code):
     assert names["logits"].shape == (64, 2)
 
 
-def test_the_readmes_commands_and_links_exist():
-    targets = re.findall(r"^make (\w+)", README, re.MULTILINE)
-    assert targets == ["demo", "test"]
+def test_the_readmes_two_commands_do_all_set_up():
+    assert re.findall(r"^make (\w+)", README, re.MULTILINE) == ["demo", "test"]
     makefile = (ROOT / "Makefile").read_text()
-    assert all(f"\n{target}: install" in makefile for target in targets)
+    assert all(f"\n{target}: install" in makefile for target in ("demo", "test"))
     assert len(makefile.splitlines()) <= 30
-    for link in re.findall(r"\]\(([^)#]+)\)", README):
-        assert link.startswith("http") or (ROOT / link).exists(), link
-    for path in re.findall(r"`((?:examples|docs|src)/[\w/.]+)`", README):
-        assert (ROOT / path).exists(), path
 
 
 def test_the_core_needs_torch_and_numpy_alone():

@@ -193,8 +193,11 @@ def test_ours_stands_over_the_published_and_the_best_is_bold():
     assert "<small><span>0.28 ± 0.02</span>" in page
     assert re.findall("<strong>(.*?)</strong>", page) == ["0.010 ± 0.002"]
     assert "Lower, small: published" in page
+    assert "Bold: best of ours" in page
     assert "A test under it" in page
-    assert "published" not in render(report(section(parts=[table()])))
+    other = render(report(section(parts=[table()])))
+    assert "published" not in other
+    assert "Bold" not in other
 
 
 def test_column_groups_span_their_columns():

@@ -184,20 +184,20 @@ def table(findings: Findings) -> Table:
 
 
 def claims(findings: Findings) -> list[Claim]:
-    """Who cheats, by a criterion: whether the accuracy is further from the possible than chance explains."""
-    made, possible = [], findings.best[-1]
+    """Who cheats, by a criterion: whether accuracies differ by more than chance explains."""
+    made = []
     for name, one in findings.networks.items():
-        there, away = one.by_strength[-1] - possible, one.by_strength[0] - possible
-        cheats, falls = there > findings.margin, away < -findings.margin
+        above, lost = one.by_strength[-1] - findings.best[-1], one.by_strength[-1] - one.by_strength[0]
+        cheats, falls = above > findings.margin, lost > findings.margin
         if name == "Plain":
             made += [
-                _claim(f"{name} cheats: it does better than is possible without the confounder", cheats, there, findings),
-                _claim(f"{name} falls when the confounder is taken away", falls, away, findings),
+                _claim(f"{name} cheats: it does better than is possible without the confounder", cheats, above, findings),
+                _claim(f"{name} needs the confounder: it loses accuracy where that is taken away", falls, lost, findings),
             ]
         else:
             made += [
-                _claim(f"{name} does not do better than is possible without the confounder", not cheats, there, findings),
-                _claim(f"{name} does not need the confounder", not falls, away, findings),
+                _claim(f"{name} does not do better than is possible without the confounder", not cheats, above, findings),
+                _claim(f"{name} loses nothing where the confounder is taken away", not falls, lost, findings),
             ]
     return made
 

@@ -63,7 +63,7 @@ def _table(table: Table, console: Console) -> None:
     groups = ["", *(f"{group}\n" for group, span in table.column_groups for _ in range(span))]
     heads = [Text(group + name) for group, name in zip_longest(groups, table.columns, fillvalue="")]
     rows = [[_entry(entry) for entry in row] for row in table.rows]
-    widths = [_width(column) for column in zip(heads, *rows, strict=True)]
+    widths = [_width(head, column) for head, *column in zip(heads, *rows, strict=True)]
     console.print(Text(table.caption, style="italic"))
     for block in _blocks(widths, console.width):
         grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -87,8 +87,10 @@ def _entry(entry: str | Cell) -> Text:
     return Text.assemble((ours, "bold" if entry.best else ""), (f"\n({published})" if published else "", "dim"))
 
 
-def _width(column: Sequence[Text]) -> int:
-    return min(WIDEST, max(len(line) for entry in column for line in entry.plain.split("\n")))
+def _width(head: Text, column: Sequence[Text]) -> int:
+    """What the entries need, and the words over them, which may stand in several lines."""
+    lines = [line for entry in column for line in entry.plain.split("\n")]
+    return min(WIDEST, max(map(len, [*lines, *head.plain.split()])))
 
 
 def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:

@@ -32,11 +32,12 @@ class Gate(Wrapper):
 
     Args:
         base: how a stage is trained; plain training by default.
-        z: by how many standard errors a look's mean log-likelihood must be above that of the stage's begin.
+        z: by how many standard errors a look's mean log-likelihood must be above that of the stage's begin. Looking ten
+            times, two of them are too few: in a stage of noise the luckiest look passes that often.
         looks: how many times a stage is judged, evenly spread, the last time at its end.
     """
 
-    def __init__(self, base: Strategy | None = None, *, z: float = 2.0, looks: int = 10) -> None:
+    def __init__(self, base: Strategy | None = None, *, z: float = 3.0, looks: int = 10) -> None:
         super().__init__(base)
         if not math.isfinite(z) or looks < 1:
             raise SettingError(
@@ -118,8 +119,8 @@ def evidence(strategy: Strategy, network: nn.Module, data: StageData) -> Tensor:
     logits, confounders, labels = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
     if len(torch.unique(labels)) < 2:
         raise SettingError(
-            f"Gate judges on held-out rows of two classes or more; the {len(labels)} of stage {data.stage} have fewer. Hold "
-            "out more of it, by Settings(holdout=0.3), say, or train without a Gate."
+            f"Gate judges on held-out rows of two classes or more; the {len(labels)} of stage {data.stage} have fewer. "
+            "Hold out more of it, by Settings(holdout=0.3), say, or train without a Gate."
         )
     scores = F.log_softmax(class_scores(logits).double(), dim=1)  # (N, K)
     bends = splines(confounders)  # (N, s)
