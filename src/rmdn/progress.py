@@ -9,9 +9,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def track(items: Iterable[T], description: str) -> Iterator[T]:
-    """The items, with a bar while they are worked through; silent where no person looks or rich is not installed."""
-    if sys.stderr.isatty():
+def track(items: Iterable[T], description: str, *, long: bool = True) -> Iterator[T]:
+    """The items, with a bar while they are worked through, if the work is `long`.
+
+    Silent where no person looks or rich is not installed.
+    """
+    if long and sys.stderr.isatty():
         try:
             from rich.console import Console
             from rich.progress import track as bar

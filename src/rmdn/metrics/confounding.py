@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from rmdn.errors import InputError
 from rmdn.metrics._bases import Variable, orthonormal, without
 from rmdn.metrics._inputs import at_least, need
-from rmdn.metrics._progress import track
 from rmdn.metrics.dependence_inference import PermutationTest
 from rmdn.metrics.resampling import Indices, Permutations, permutation_p_value
+from rmdn.progress import track
 
 Floats = NDArray[np.float64]
 _STEPS = 50  # rounds of swaps from the data to the hub, and from the hub to each copy
@@ -135,7 +135,7 @@ def _conditional_orders(
     sizes = [min(at_once, copies - done) for done in range(0, copies, at_once)]
     found = []
     long = copies * moved.n * _STEPS > 1e9
-    for size in track(sizes, len(sizes), "Conditional permutations", long=long):
+    for size in track(sizes, "Conditional permutations", long=long):
         orders = hub.repeat(size, axis=0)
         for pairs in rounds:
             _swap(orders, pairs, exchange.sets, place, self_, generator)

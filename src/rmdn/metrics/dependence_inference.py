@@ -13,9 +13,9 @@ from torch import Tensor
 from rmdn.errors import InputError
 from rmdn.metrics._distances import Points, line_products, line_rows, mirrored, tile_sums, tiles
 from rmdn.metrics._inputs import at_least, groups, level, need
-from rmdn.metrics._progress import track
 from rmdn.metrics.dependence import correlation, paired, standard, u_product, u_variance
 from rmdn.metrics.resampling import Interval, Permutations, permutation_p_value
+from rmdn.progress import track
 
 # Permuted copies held at once, in numbers; with the tiles, the memory of a test stays well under 1 GiB.
 _CHUNK = 4_000_000
@@ -60,7 +60,7 @@ def dcor2_test(
     chunk = max(1, min(permutations, _CHUNK // (n * y.shape[1])))
     sizes = [min(chunk, permutations - done) for done in range(0, permutations, chunk)]
     null = []
-    for m in track(sizes, len(sizes), "Permutations of dcor2", long=permutations * n**2 > _LONG):
+    for m in track(sizes, "Permutations of dcor2", long=permutations * n**2 > _LONG):
         taken = torch.as_tensor(np.stack([exchange.draw(generator) for _ in range(m)]), device=x.device)  # (m, n)
         products, crossed = _permuted_products(x, y, taken), b[taken] @ a  # (m,)
         null.append(u_product(products, crossed, a.sum(), b.sum(), n) / scale)
@@ -135,7 +135,7 @@ def _leave_out(x: Tensor, y: Tensor, codes: Tensor, left: Tensor) -> Tensor:
     size = max(1, min(512, _CHUNK // len(x)))
     everywhere = slice(None)
     whole = [slice(start, start + size) for start in range(0, len(x), size)]
-    for rows in track(whole, len(whole), "Jackknife of dcor2", long=len(x) ** 2 > _LONG / 10):
+    for rows in track(whole, "Jackknife of dcor2", long=len(x) ** 2 > _LONG / 10):
         a_rows, b_rows = x_points.tile(rows, everywhere), y_points.tile(rows, everywhere)  # (r, n)
         kept = codes[rows, None] != torch.arange(units, device=x.device)  # (r, U) the row is not of the unit
         a_left = torch.where(kept, a[rows, None] - _by_unit(a_rows, codes, units), 0.0)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from rmdn.errors import InputError
 from rmdn.metrics._bases import Variable
 from rmdn.metrics._inputs import array, at_least, groups, need
-from rmdn.metrics._progress import track
 from rmdn.metrics.probe import held_out
 from rmdn.metrics.resampling import permutation_p_value
+from rmdn.progress import track
 
 Floats = NDArray[np.float64]
 Remove = Callable[[Floats, Floats, Floats, Floats], tuple[Floats, Floats]]
@@ -69,7 +69,7 @@ def leakage_check(
 
     raw, cleaned = scores(x)
     rounds = range(at_least(shuffles, 2, "shuffles"))
-    pairs = [scores(generator.permuted(x, axis=0)) for _ in track(rounds, shuffles, "Shuffled-features check")]
+    pairs = [scores(generator.permuted(x, axis=0)) for _ in track(rounds, "Shuffled-features check")]
     before, after = np.array(pairs).T
     return Leakage(raw, cleaned, before, after, permutation_p_value(float(after.mean()), before))
 

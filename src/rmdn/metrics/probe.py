@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from rmdn.errors import InputError
 from rmdn.metrics._bases import Variable, orthonormal, without
 from rmdn.metrics._inputs import array, at_least, groups, need
-from rmdn.metrics._progress import track
 from rmdn.metrics.dependence_inference import PermutationTest
 from rmdn.metrics.resampling import Permutations, permutation_p_value
+from rmdn.progress import track
 
 Floats = NDArray[np.float64]
 _CENTRES = 300  # of the kernel; the probe is a ridge regression on so many radial functions
@@ -66,7 +66,7 @@ def probe_layers(
     targets = values[np.stack(orders, 1)]  # (n, 1 + permutations, q)
     splits = list(held_out(unit, folds, generator))
     found = {}
-    for name, x in track(layers.items(), len(layers), "Probing layers", long=n * len(layers) > 5000):
+    for name, x in track(layers.items(), "Probing layers", long=n * len(layers) > 5000):
         scores = _skill(x, targets, splits, seed)
         found[name] = PermutationTest(float(scores[0]), permutation_p_value(scores[0], scores[1:]), scores[1:])
     return found

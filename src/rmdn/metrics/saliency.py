@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from rmdn.errors import InputError, SettingError
 from rmdn.metrics._inputs import at_least, need
-from rmdn.metrics._progress import track
 from rmdn.metrics.atlas import Atlas, load_atlas
+from rmdn.progress import track
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ def saliency_map(
     gradient = attribution.Saliency(scores)
     starts = range(0, n, batch_size)
     try:
-        for start in track(starts, len(starts), "Saliency", long=images.numel() > 5e7):
+        for start in track(starts, "Saliency", long=images.numel() > 5e7):
             rows = slice(start, start + batch_size)
             x = images[rows].detach().clone().requires_grad_()
             c = None if confounders is None else confounders[rows]
