@@ -102,7 +102,7 @@ def run_rmdn(*words):
 def test_a_users_mistake_is_one_message_and_no_traceback():
     done = run_rmdn("reproduce", "table1", "--methods", "Plain,Nothing")
     assert done.returncode == 2
-    assert done.stderr.startswith("There is no method 'Nothing'; there are Plain,")
+    assert done.stderr.startswith("There is no method 'Nothing' in table1; there are Plain,")
     assert "Traceback" not in done.stderr
 
 
