@@ -5,7 +5,22 @@ import torch
 from torch import nn
 
 import rmdn
-from rmdn.strategies import ACIL, EWC, FOAL, MDN, PMDN, BRNet, LwF, Outcome, PackNet, Pixel, Plain, Stagewise, Strategy
+from rmdn.strategies import (
+    ACIL,
+    EWC,
+    FOAL,
+    MDN,
+    PMDN,
+    BRNet,
+    Hinges,
+    LwF,
+    Outcome,
+    PackNet,
+    Pixel,
+    Plain,
+    Stagewise,
+    Strategy,
+)
 from rmdn.strategies.base import forward, task_loss
 from rmdn.testing import check_layer, check_strategy
 from rmdn.testing.layer import check_evaluates_purely, check_refuses, check_removes, check_travels, networks_with
@@ -25,6 +40,7 @@ STRATEGIES = {
     "packnet": PackNet,
     "packnet(ewc(lwf))": lambda: PackNet(EWC(LwF(), samples=20)),
     "brnet": lambda: BRNet(at="1"),
+    "hinges": Hinges,
     "pixel": Pixel,
     "acil": lambda: ACIL(at="1", size=100),
     "foal": lambda: FOAL(["1", "2"], size=100),

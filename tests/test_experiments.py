@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import linecache
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +12,9 @@ import torch
 
 from rmdn.errors import SettingError
 from rmdn.experiments import measures, methods, plugins, problems
+from rmdn.experiments.code import code_of, code_of_function
 from rmdn.experiments.experiment import Plan, check_methods, chosen
-from rmdn.experiments.run import Recipe, Run, code_of, execute, make
+from rmdn.experiments.run import Recipe, Run, execute, make
 from rmdn.experiments.store import Store
 from rmdn.metrics import dcor2
 from rmdn.models import build
@@ -75,6 +78,7 @@ def module(tmp_path, monkeypatch):
 
     yield write
     code_of.cache_clear()
+    sys.modules.pop("some_method", None)
 
 
 def test_code_is_what_runs_not_what_explains_it(module):
@@ -86,6 +90,19 @@ def test_code_is_what_runs_not_what_explains_it(module):
     assert module("def f(x):\n    return x + 1\nclass A:\n    y = 'B.'\n") != first
     with pytest.raises(SettingError, match="no module 'some_other_method'"):
         code_of("some_other_method")
+
+
+def test_a_function_counts_with_those_beside_it_that_it_calls(module):
+    def code(text):
+        module(text)
+        sys.modules.pop("some_method", None)
+        linecache.checkcache()
+        return code_of_function(importlib.import_module("some_method").f)
+
+    first = code("def g():\n    return 1\ndef f():\n    return g()\n")
+    assert code("def g():\n    return 1  # one\ndef f():\n    'F.'\n    return g()\ndef h(): ...\n") == first
+    assert code("def g():\n    return 2\ndef f():\n    return g()\n") != first
+    assert code("def g():\n    return 1\ndef f():\n    return -g()\n") != first
 
 
 def test_a_run_rests_on_the_code_of_its_data_and_its_method(tiny, module, monkeypatch):

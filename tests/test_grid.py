@@ -13,15 +13,17 @@ import pytest
 from rich.console import Console
 
 from conftest import PLUGIN
+from made_records import record as made_record
 from rmdn.cli import main
 from rmdn.errors import SettingError
 from rmdn.experiments import grid, plugins
-from rmdn.experiments.experiment import Plan, chosen
+from rmdn.experiments.experiment import Plan, check_methods, chosen
 from rmdn.experiments.grid import carry_out, pending
 from rmdn.experiments.reporting import report
 from rmdn.experiments.run import code_of
 from rmdn.experiments.store import Store
 from rmdn.experiments.watch import Standing, shown
+from rmdn.report import Table
 
 MACHINE = {"gpu": None, "cores": 2, "torch": "2"}
 RECORD = {"R": [[1.0]], "seconds": 1.0, "stand_in": "Tiny images.", "machine": MACHINE}
@@ -120,6 +122,21 @@ def test_a_changed_plugin_is_changed_code(tmp_path, tiny):
         codes[name] = tiny.make_run().code
     code_of.cache_clear()
     assert codes["same"] == before != codes["other"]
+
+
+@pytest.mark.parametrize("name", ["table1", "table3", "figure3", "figure12", "figure18"])
+def test_a_plugins_method_gets_its_row_where_it_is_asked_for(tiny, name):
+    (experiment,) = chosen([name])
+    for methods, asked in (((), False), (("R-MDN",), False), (("R-MDN", "Tiny"), True)):
+        plan = Plan(seeds=2, methods=methods)
+        check_methods([experiment], plan)
+        runs = experiment.runs(plan)
+        assert any(run.method.name == "Tiny" for run in runs) == asked
+        assert not any(run.method.name == "Broken" for run in runs)
+    section = experiment.section(plan, made_record)
+    tables = [part for part in section.parts if isinstance(part, Table)]
+    assert all("Tiny" in [row[0] for row in table.rows] for table in tables if table.rows)
+    assert not section.missing()
 
 
 def test_plugins_load_once_and_whole(tmp_path, tiny):

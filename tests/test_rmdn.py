@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -132,6 +133,20 @@ def test_the_constant_gradient_passes_unchanged_and_saves_nothing_large(shape):
     (out * weights).sum().backward()
     assert torch.equal(z.grad, weights)
     assert max(saved, default=0) < z.numel()
+
+
+@pytest.mark.parametrize("gradient", ["constant", "projected"])
+@pytest.mark.parametrize("share", [None, "spatial"])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_evaluation_and_frozen_passes_leave_gradients_unchanged(gradient, share, frozen):
+    z, c, labels = study(n=100, shape=(3, 4))
+    layer = trained(RMDN(2, 2, gradient=gradient, share=share), z, c, labels).train(frozen)
+    leaf = z.clone().requires_grad_()
+    with layer.frozen() if frozen else nullcontext():
+        out = layer(leaf, c)
+    weights = torch.randn_like(out)
+    (out * weights).sum().backward()
+    assert torch.equal(leaf.grad, weights)
 
 
 @pytest.mark.parametrize(("shape", "share"), [((6,), None), ((3, 2, 2), None), ((3, 2, 2), "spatial"), ((4, 3), "spatial")])

@@ -162,19 +162,22 @@ def test_a_confounder_that_is_the_label_is_named_before_training(tmp_path):
     table.load(path, confounders=["age", "sex"], subject="id", size=(6, 4))
 
 
-def test_a_study_trains_as_it_is(tmp_path):
+def test_a_study_trains_as_it_is_with_missing_confounders_left_to_the_layer(tmp_path):
     pytest.importorskip("lightning")
     from rmdn.models import CNN2d
     from rmdn.training import Settings, train
 
-    study = table.load(
-        make_csv(tmp_path), confounders=["age", "sex"], subject="id", stage=by_bins("wave", [2]), size=(16, 16)
-    )
-    network = deconfound(CNN2d(16, in_channels=3), ["fc1"], num_confounders=2, num_classes=2)
+    ages = ["n/a" if i % 10 == 4 else str(20 + i) for i in range(N)]
+    schema = Schema((Number("age", missing="keep"), Category("sex")))
+    stage = by_bins("wave", [2])
+    study = table.load(make_csv(tmp_path, age=ages), confounders=schema, subject="id", stage=stage, images=Images((16, 16)))
+    network = deconfound(CNN2d(16, in_channels=3), ["fc1"], num_confounders=2, num_classes=2, missing="skip")
     result = train(network, study.splits(), settings=Settings(epochs=1, batch_size=10), progress=False)
     assert result.names == ["<2", ">=2"]
     assert torch.isfinite(result.R).all()
-    assert network.layers["fc1"].seen == sum(len(stage.train) for stage in study.stages)
+    trained = np.concatenate([stage.train for stage in study.stages])
+    whole = [ages[i] != "n/a" for i in trained]
+    assert network.layers["fc1"].seen == sum(whole) < len(trained)
 
 
 def test_a_level_that_only_test_rows_have_is_found_before_training(tmp_path):

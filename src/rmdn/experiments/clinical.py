@@ -15,8 +15,9 @@ from rmdn.data.images import ImageDataset
 from rmdn.data.simulate.folder import MARK
 from rmdn.data.study import Study
 from rmdn.errors import SettingError
+from rmdn.experiments.code import code_of, digest
 from rmdn.experiments.problems import CODE, Problem, ProblemStage
-from rmdn.experiments.run import Recipe, code_of, digest
+from rmdn.experiments.run import Recipe
 
 # Environment variables that hold the folders of real data.
 DOWNLOADS = {"ham10000": "RMDN_HAM10000", "adni": "RMDN_ADNI", "abcd": "RMDN_ABCD"}

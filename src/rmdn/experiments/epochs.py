@@ -20,7 +20,7 @@ def runs_of(method: str, epochs: int, plan: Plan) -> list[Run]:
 def wanted(plan: Plan) -> dict[str, dict[str, list[Run]]]:
     """All methods with all numbers of epochs."""
     return {
-        f"{epochs} epochs": {method: runs_of(method, epochs, plan) for method in plan.chosen(table1.METHODS)}
+        f"{epochs} epochs": {method: runs_of(method, epochs, plan) for method in plan.rows(table1.METHODS)}
         for epochs in EPOCHS[plan.scale]
     }
 

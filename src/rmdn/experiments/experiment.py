@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rmdn.errors import SettingError, near
+from rmdn.experiments.methods import of_plugins
 from rmdn.experiments.run import Run
 from rmdn.experiments.store import Record
 from rmdn.report import Section
@@ -40,6 +41,10 @@ class Plan:
     def chosen(self, methods: Sequence[str]) -> list[str]:
         """Those of an experiment's methods that were asked for."""
         return [name for name in methods if not self.methods or name in self.methods]
+
+    def rows(self, methods: Sequence[str]) -> list[str]:
+        """The same, and below them the methods of plugins that were asked for by name."""
+        return [*self.chosen(methods), *(name for name in self.methods if name not in methods and name in of_plugins())]
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,13 @@ def check_methods(experiments: Sequence[Experiment], plan: Plan) -> None:
             offered.update(dict.fromkeys(methods))
             return super().chosen(methods)
 
+        def rows(self, methods: Sequence[str]) -> list[str]:
+            offered.update(dict.fromkeys(of_plugins()))
+            return super().rows(methods)
+
     for one in experiments:
         one.runs(Listening(plan.scale, plan.seeds))
     for name in plan.methods:
         if name not in offered:
-            keys = ", ".join(one.key for one in experiments)
-            raise SettingError(f"There is no method {name!r} in {keys}; {near(name, offered)}")
+            where = experiments[0].key if len(experiments) == 1 else f"these {len(experiments)} experiments"
+            raise SettingError(f"There is no method {name!r} in {where}; {near(name, offered)}")

@@ -25,7 +25,7 @@ CLAIMS: dict[str, staged.Measure] = {
 def wanted(plan: Plan) -> dict[str, dict[str, list[Run]]]:
     """Table 1's runs by data set and method."""
     return {
-        f"data set {dataset}": {method: table1.runs_of(method, dataset, plan) for method in plan.chosen(table1.METHODS)}
+        f"data set {dataset}": {method: table1.runs_of(method, dataset, plan) for method in plan.rows(table1.METHODS)}
         for dataset in table1.DATASETS
     }
 

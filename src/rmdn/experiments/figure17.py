@@ -35,7 +35,7 @@ def drawn(found: Saliency, title: str) -> bytes:
     """A PNG: the outline of a brain has too many strokes for an SVG."""
     display = glass_brain(found, atlas=ATLAS, title=title)
     file = io.BytesIO()
-    display.savefig(file, dpi=130)
+    display.frame_axes.figure.savefig(file, dpi=130)
     display.close()
     return file.getvalue()
 

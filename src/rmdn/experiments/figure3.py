@@ -31,12 +31,12 @@ def runs_of(method: str, plan: Plan) -> list[Run]:
 
 def runs(plan: Plan) -> list[Run]:
     """All methods."""
-    return [run for method in plan.chosen(table1.METHODS) for run in runs_of(method, plan)]
+    return [run for method in plan.rows(table1.METHODS) for run in runs_of(method, plan)]
 
 
 def found(plan: Plan, find: Find) -> dict[str, list[Record]]:
     """The records of each method that has some."""
-    every = {method: records(runs_of(method, plan), find) for method in plan.chosen(table1.METHODS)}
+    every = {method: records(runs_of(method, plan), find) for method in plan.rows(table1.METHODS)}
     return {method: there for method, there in every.items() if there}
 
 
@@ -99,10 +99,7 @@ def table(changes: Scores, distances: Scores, plan: Plan) -> Table:
     return Table(
         "After the last stage, mean over the five tests; standard deviation over seeds.",
         ["Method", "Largest change of accuracy", "Distance to theory over all strengths"],
-        [
-            [method, cell(changes.get(method, [])), cell(distances.get(method, []))]
-            for method in plan.chosen(table1.METHODS)
-        ],
+        [[method, cell(changes.get(method, [])), cell(distances.get(method, []))] for method in plan.rows(table1.METHODS)],
         [
             tested(kruskal_conover, "Change, Kruskal-Wallis and Conover with Bonferroni", changes, "R-MDN"),
             tested(kruskal_conover, "Distance, Kruskal-Wallis and Conover with Bonferroni", distances, "R-MDN"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,23 +51,25 @@ def picture(panels: dict[str, tuple[Floats, Floats]], names: list[str]) -> Figur
     """For each method: accuracy (trained on, tested on) above, dcor2 (trained on, group) below."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1.2 + 2.4 * len(panels), 5.6))
+    years = [name.replace("<=", "≤ ").replace(">=", "≥ ") for name in names]
+    figure = Figure(figsize=(1.2 + 2.4 * len(panels), 6.2))
     axes = figure.subplots(2, len(panels), sharey="row", squeeze=False)
-    ticks = range(len(names))
     for (method, (hits, knows)), (above, below) in zip(panels.items(), axes.T, strict=True):
-        for i, look in enumerate(style.looks([f"trained up to {name}" for name in names]).items()):
-            above.plot(ticks, hits[i], label=look[0], **look[1].line)
-        for k, look in enumerate(style.looks([f"dcor² within {group}" for group in GROUPS]).items()):
-            below.plot(ticks, knows[:, k], label=look[0], **look[1].line)
-        above.set(title=method, xlabel="tested on")
-        below.set(xlabel="trained up to")
-        for ax in (above, below):
-            ax.set_xticks(ticks, names, rotation=45)
-    for ax, ylabel in zip(axes[:, 0], ("accuracy", "dcor²"), strict=True):
-        ax.set_ylabel(ylabel)
-    lines = [axes[row, 0].get_legend_handles_labels() for row in (0, 1)]
-    figure.legend(*(above + below for above, below in zip(*lines, strict=True)), loc="outside lower center", ncols=4)
+        _lines(above, hits, [f"trained up to {year}" for year in years], years, "tested on")
+        _lines(below, knows.T, [f"within {group}" for group in GROUPS], years, "trained up to")
+        above.set_title(method)
+    axes[0, 0].set_ylabel("accuracy")
+    axes[1, 0].set_ylabel("dcor²")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
+    figure.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
+
+
+def _lines(ax: Any, values: Floats, names: list[str], years: list[str], xlabel: str) -> None:
+    for line, (name, look) in zip(values, style.looks(names).items(), strict=True):
+        ax.plot(range(len(years)), line, label=name, **look.line)
+    ax.set_xticks(range(len(years)), years, rotation=45)
+    ax.set_xlabel(xlabel)
 
 
 def claims(found: Found) -> list[Claim]:

@@ -22,13 +22,13 @@ ATLAS = "aal"  # unlike the Harvard-Oxford atlas, which the paper names, it has 
 
 def runs(plan: Plan) -> list[Run]:
     """Table 6's runs of the two methods."""
-    return [run for method in plan.chosen(METHODS) for folds in brains.abcd_runs(method, plan) for run in folds]
+    return [run for method in plan.rows(METHODS) for folds in brains.abcd_runs(method, plan) for run in folds]
 
 
 def found_regions(plan: Plan, find: Find, atlas: str) -> dict[str, Saliency]:
     """The top regions of each method that has runs, from the mean of their maps."""
     found = {}
-    for method in plan.chosen(METHODS):
+    for method in plan.rows(METHODS):
         there = regions([one for folds in brains.abcd_runs(method, plan) for one in records(folds, find)], atlas)
         if there is not None:
             found[method] = there

@@ -57,14 +57,14 @@ def runs(plan: Plan) -> list[Run]:
     """Every method at every batch size; those of Table 7 are among them."""
     return [
         run
-        for at in itertools.product(plan.chosen(static.METHODS), static.curve_sizes(plan))
+        for at in itertools.product(plan.rows(static.METHODS), static.curve_sizes(plan))
         for run in static.runs(*at, plan)
     ]
 
 
 def section(plan: Plan, find: Find) -> Section:
     """Clouds, curves, and what they show in numbers."""
-    methods = plan.chosen(static.METHODS)
+    methods = plan.rows(static.METHODS)
     found = {at: records(static.runs(*at, plan), find) for at in itertools.product(methods, static.curve_sizes(plan))}
     courses = {at: course(of_cell) for at, of_cell in found.items()}
     clouds = {at: clouds_of(found[at]) for at in itertools.product(methods, static.PICTURED)}
@@ -203,7 +203,8 @@ def cloud_picture(clouds: dict[At, Cloud]) -> Figure:
             cloud = clouds[method, size]
             embedding.by_category(ax, embedding.embed(cloud.features[:ROWS]), cloud.places[:ROWS], PLACES)
         else:
-            ax.axis("off")
+            ax.set(xticks=[], yticks=[])
+            ax.text(0.5, 0.5, "no run", ha="center", color=style.GREY, transform=ax.transAxes)
         if row == 0:
             ax.set_title(f"batch size {size}")
         if column == 0:

@@ -59,6 +59,11 @@ def named(name: str) -> Method:
     return METHODS[name]
 
 
+def of_plugins() -> list[str]:
+    """The methods that plugins have registered."""
+    return [name for name, one in METHODS.items() if plugins.own_code(one.build)]
+
+
 def places(network: nn.Module, at: At = None) -> Sequence[str]:
     """Where confounder layers go: by default after every convolution and the pre-logits layer, as in the paper.
 
@@ -142,7 +147,7 @@ def variant(
     ewc: float = 0.0,
     lwf: float = 0.0,
     looks: int = 0,
-    z: float = 2.0,
+    z: float = 3.0,
     **options: Any,
 ) -> Prepared:
     """R-MDN with what can be put around it: bent confounders, EWC, LwF, a gate; nothing of it where the number is 0."""
@@ -162,7 +167,7 @@ def variant(
 
 
 @method("Guarded R-MDN", (*_RMDN, "rmdn.strategies.gate"), {"holdout": 0.2})
-def guarded(network: nn.Module, problem: Problem, *, looks: int = 10, z: float = 2.0, **options: Any) -> Prepared:
+def guarded(network: nn.Module, problem: Problem, *, looks: int = 10, z: float = 3.0, **options: Any) -> Prepared:
     """Ours: every stage ends with the network that a gate has kept, its layers recalibrated (docs/methods/guarded.md)."""
     return variant(network, problem, looks=looks, z=z, **options)
 

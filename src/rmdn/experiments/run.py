@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import hashlib
-import importlib.util
 import json
-import runpy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from rmdn.deconfound import Deconfounded
-from rmdn.errors import SettingError
 from rmdn.experiments import measures, methods, problems, saliency
+from rmdn.experiments.code import code_of, code_of_function, digest
 from rmdn.models import build
 from rmdn.training import Epoch, Settings, train
 
@@ -46,9 +40,7 @@ class Run:
     method: Recipe
     settings: Mapping[str, Any]  # of `rmdn.training.Settings`, without the seed
     seed: int  # of the weights and of training; the data have their own
-    also: Sequence[
-        str
-    ] = ()  # costly measures: "course" (dcor2 after each epoch), "features" and "saliency" (kept for pictures)
+    also: Sequence[str] = ()  # costly: "course" (dcor2 after each epoch), "features" and "saliency" (kept for pictures)
 
     @property
     def key(self) -> str:
@@ -58,35 +50,15 @@ class Run:
     @property
     def code(self) -> str:
         """What tells versions of the code apart on which the run's numbers rest: 8 hexadecimal digits."""
-        modules = [*problems.CODE.get(self.data.name, ()), *methods.named(self.method.name).code]
-        return digest([code_of(module) for module in sorted(set(modules))])[:8]
+        method = methods.named(self.method.name)
+        modules = {*problems.CODE.get(self.data.name, ()), *method.code}
+        makers = [problems.PROBLEMS.get(self.data.name), method.build]
+        return digest([*map(code_of, sorted(modules)), *map(code_of_function, filter(None, makers))])[:8]
 
     def plain(self) -> dict[str, Any]:
         """The run as JSON knows it."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self), sort_keys=True))
         return plain
-
-
-def digest(value: Any) -> str:
-    """A short name for a JSON value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@functools.cache
-def code_of(module: str) -> str:
-    """A module's code, whatever its comments, docstrings and line breaks."""
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None:
-        raise SettingError(f"There is no module {module!r}, whose code was named as part of a run.")
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [part for part in node.body if not _is_text(part)]
-    return ast.unparse(tree)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def make(
@@ -102,17 +74,8 @@ def make(
     return Run(data, network, recipe, {**settings, **methods.named(recipe.name).settings}, seed, tuple(also))
 
 
-def load_plugins(files: Sequence[str]) -> None:
-    """Run the user's files, which register methods, problems and experiments."""
-    for file in files:
-        if not Path(file).is_file():
-            raise SettingError(f"There is no plugin file {file}; give the path of a Python file.")
-        runpy.run_path(file, run_name="rmdn_plugin")
-
-
-def execute(run: Run, store: Store, plugins: Sequence[str] = ()) -> None:
+def execute(run: Run, store: Store) -> None:
     """Make the run and write its record; a killed one goes on where it stopped."""
-    load_plugins(plugins)
     problem = problems.make(run.data.name, run.data.arguments)
     torch.manual_seed(run.seed)
     network = build(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from rmdn.deconfound import Deconfounded
-from rmdn.errors import SettingError
+from rmdn.errors import InputError, SettingError
 from rmdn.experiments.problems import Problem
 from rmdn.experiments.store import Record
 from rmdn.extras import need
@@ -29,11 +28,13 @@ def kept(network: nn.Module, strategy: Strategy, problem: Problem) -> Mapping[st
     test = problem.stages[-1].test
     rows = test if isinstance(test, tuple) else map(torch.stack, zip(*(test[i] for i in range(len(test))), strict=True))
     device = next(network.parameters()).device
-    images, confounders, labels = (part.to(device) for part in rows)
-    batch = strategy.prepare(Batch(images, confounders, labels))
-    found = saliency_map(
-        network, batch.images, confounders=batch.confounders if isinstance(network, Deconfounded) else None
-    )
+    images, columns, labels = (part.to(device) for part in rows)
+    batch = strategy.prepare(Batch(images, columns, labels))
+    confounders = batch.confounders if isinstance(network, Deconfounded) else None
+    try:
+        found = saliency_map(network, batch.images, confounders=confounders)
+    except InputError:  # the network has come to ignore its images, which is no reason to lose the run
+        found = np.zeros(batch.images.shape[2:])
     return {"saliency": found.astype(np.float32), "affine": np.asarray(problem.affine, np.float64)}
 
 
@@ -55,8 +56,9 @@ def regions(records: Sequence[Record], atlas: str) -> Saliency | None:
             with np.load(record["arrays"]) as arrays:
                 maps.append(arrays["saliency"])
                 affine = arrays["affine"]
-    if not maps:
+    mean = np.asarray(np.mean(maps, axis=0, dtype=np.float64)) if maps else np.zeros(1)
+    if not mean.any():
         return None
-    mean: Any = np.mean(maps, axis=0, dtype=np.float64)
-    # As wide in millimetres as the paper's, whatever the volumes' size.
-    return region_saliency(mean, affine, smoothing=max(1, round(WIDTH * mean.shape[0] / SIDE)), atlas=atlas)
+    # As wide in millimetres as the paper's, whatever the volumes' size; odd, so that nothing moves.
+    smoothing = 1 + 2 * round((WIDTH * mean.shape[0] / SIDE - 1) / 2)
+    return region_saliency(mean, affine, smoothing=max(1, smoothing), atlas=atlas)

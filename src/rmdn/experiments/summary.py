@@ -84,6 +84,18 @@ def tested(test: Any, name: str, scores: Mapping[str, Sequence[float]], ours: st
     return f"{name}: statistic {found.statistic:.3g}, p = {found.p_value:.2g}; {ours} against {', '.join(pairs)}."
 
 
+def nearest_zero(rows: Sequence[Sequence[str | Cell]], columns: Sequence[int]) -> list[list[str | Cell]]:
+    """The rows of a table with our number nearest to 0 marked as the best of each of these columns."""
+    marked = [list(row) for row in rows]
+    for column in columns:
+        entries = {i: row[column] for i, row in enumerate(rows)}
+        cells = {i: entry for i, entry in entries.items() if isinstance(entry, Cell) and entry.ours is not None}
+        if len(cells) > 1:
+            best = min(cells, key=lambda i: abs(cells[i].ours or 0.0))
+            marked[best][column] = replace(cells[best], best=True)
+    return marked
+
+
 def claim(text: str, holds: bool | None, why: str, seeds: int) -> Claim:
     """A verdict; with fewer than two seeds, or without numbers, nobody can tell."""
     if holds is None or seeds < 2:

@@ -35,14 +35,14 @@ def runs_of(method: str, dataset: int, plan: Plan) -> list[Run]:
 
 def runs(plan: Plan) -> list[Run]:
     """Every method on every data set."""
-    return [run for dataset in DATASETS for method in plan.chosen(METHODS) for run in runs_of(method, dataset, plan)]
+    return [run for dataset in DATASETS for method in plan.rows(METHODS) for run in runs_of(method, dataset, plan)]
 
 
 def section(plan: Plan, find: Find) -> Section:
     """The table, the tests under it, and whether the order of methods is the published one."""
     scores = {
         method: {d: [distances(record) for record in records(runs_of(method, d, plan), find)] for d in DATASETS}
-        for method in plan.chosen(METHODS)
+        for method in plan.rows(METHODS)
     }
     rows: list[list[str | Cell]] = [
         [

@@ -27,6 +27,7 @@ PUBLISHED_RACES = {
     "Asian": (103, 114),
     "Other": (567, 529),
 }
+PUBLISHED_CHILDREN = sum(map(sum, PUBLISHED_RACES.values()))
 ALPHA = 0.001  # the paper's
 
 
@@ -49,7 +50,8 @@ def section(plan: Plan, find: Find) -> Section:
         ]
         rows.append([race, *cells, p_text(p["race"]), PUBLISHED_P["race"]])
     table = Table(
-        f"{len(children):,} children at their first visit: mean and standard deviation, or how many.",
+        f"{len(children):,} children at their first visit here, {PUBLISHED_CHILDREN:,} in the paper: mean and standard "
+        "deviation, or how many.",
         ["Variable", "Boys", "Girls", "p, ours", "p, published"],
         rows,
         ["Age and PDS by a two-sample t-test, races together by a \N{GREEK SMALL LETTER CHI}²-test."],

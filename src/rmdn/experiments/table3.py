@@ -28,7 +28,7 @@ def runs_of(method: str, plan: Plan) -> list[Run]:
 
 def runs(plan: Plan) -> list[Run]:
     """Every method."""
-    return [run for method in plan.chosen(METHODS) for run in runs_of(method, plan)]
+    return [run for method in plan.rows(METHODS) for run in runs_of(method, plan)]
 
 
 def section(plan: Plan, find: Find) -> Section:

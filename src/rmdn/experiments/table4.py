@@ -32,7 +32,7 @@ PUBLISHED = {
     "PackNet": (0.6849, 0.0745, 0.0470, 0.0304, 0.0538, 0.0670, 0.4965, 0.0611),
 }
 MINUTES: dict[Scale, float] = {"quick": 4, "paper": 25_000}
-NEEDS = "[imaging]; HAM10000 in RMDN_HAM10000, else a stand-in; at paper scale a GPU"
+NEEDS = "extra: imaging; HAM10000 in RMDN_HAM10000, else a stand-in; at paper scale a GPU"
 SPLITS = {"lesion": "lesions apart", "random": "images at random, as in the paper"}
 
 

@@ -11,7 +11,7 @@ from rmdn.experiments.brains import BOY, GIRL, GUARDED, OURS, PLAIN
 from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.experiments.run import Run
 from rmdn.experiments.store import Record
-from rmdn.experiments.summary import cell, claim, dependences, missing, recalls, records, tested
+from rmdn.experiments.summary import cell, claim, dependences, missing, nearest_zero, recalls, records, tested
 from rmdn.metrics import kruskal_conover
 from rmdn.report import Cell, Claim, Section, Table
 
@@ -36,13 +36,13 @@ Scores = dict[str, dict[str, list[float]]]  # of each method, of each measure: a
 
 def runs(plan: Plan) -> list[Run]:
     """Every method, repetition and fold."""
-    return [run for method in plan.chosen(METHODS) for folds in brains.abcd_runs(method, plan) for run in folds]
+    return [run for method in plan.rows(METHODS) for folds in brains.abcd_runs(method, plan) for run in folds]
 
 
 def scores(plan: Plan, find: Find) -> Scores:
     """Every repetition's means over the folds that are there."""
     found: Scores = {}
-    for method in plan.chosen(METHODS):
+    for method in plan.rows(METHODS):
         repetitions = [records(folds, find) for folds in brains.abcd_runs(method, plan)]
         measured = [np.nanmean([measures(one) for one in folds], axis=0) for folds in repetitions if folds]
         found[method] = {measure: [float(values[i]) for values in measured] for i, measure in enumerate(DIGITS)}
@@ -81,7 +81,7 @@ def section(plan: Plan, find: Find) -> Section:
         "what chance makes of a single fold of 2,000 children. Boys are the positive class. The measures of interest are "
         "TPR \N{MINUS SIGN} TNR and dcor²: nearer 0 is better.",
         ["Method", *DIGITS],
-        rows,
+        nearest_zero(rows, [1 + list(DIGITS).index(measure) for measure in OF_INTEREST]),
         notes,
     )
     return Section(

@@ -77,7 +77,7 @@ def chi2(table: list[list[int]]) -> float:
 
 def verdict(text: str, p: float, holds: bool) -> Claim:
     """What a test on data tells: these are all the data there are, so no number of seeds matters."""
-    return Claim(text, "holds" if holds else "does not hold", f"p = {p:.2g}")
+    return Claim(text, "holds" if holds else "does not hold", f"p = {p:.2g}" if p > 1e-16 else "p < 1e-16")
 
 
 def runs(plan: Plan) -> list[Any]:

@@ -17,9 +17,7 @@ Published = Mapping[str, tuple[float, float, float, float, float, float]]  # mea
 
 def scores(methods: Sequence[str], runs_of: Callable[[str, Plan], list[Run]], plan: Plan, find: Find) -> Scores:
     """The distances of all runs that are there."""
-    return {
-        method: [distances(record) for record in records(runs_of(method, plan), find)] for method in plan.chosen(methods)
-    }
+    return {method: [distances(record) for record in records(runs_of(method, plan), find)] for method in plan.rows(methods)}
 
 
 def table(caption: str, found: Scores, published: Published) -> Table:

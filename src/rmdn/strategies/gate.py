@@ -32,11 +32,12 @@ class Gate(Wrapper):
 
     Args:
         base: how a stage is trained; plain training by default.
-        z: by how many standard errors a look's mean log-likelihood must be above that of the stage's begin.
+        z: by how many standard errors a look's mean log-likelihood must be above that of the stage's begin. Looking ten
+            times, two of them are too few: in a stage of noise the luckiest look passes that often.
         looks: how many times a stage is judged, evenly spread, the last time at its end.
     """
 
-    def __init__(self, base: Strategy | None = None, *, z: float = 2.0, looks: int = 10) -> None:
+    def __init__(self, base: Strategy | None = None, *, z: float = 3.0, looks: int = 10) -> None:
         super().__init__(base)
         if not math.isfinite(z) or looks < 1:
             raise SettingError(
