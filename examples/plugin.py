@@ -49,8 +49,8 @@ METHODS = ("Plain", "R-MDN", "Projected R-MDN")
 
 
 def runs_of(name: str, plan: Plan) -> list[Run]:
-    data = Recipe("stripes", plan.at_scale({"rows": 2048}, {"rows": 256}))
-    settings = plan.at_scale({"epochs": 50, "batch_size": 64}, {"epochs": 4, "batch_size": 32})
+    data = Recipe("stripes", plan.at_scale({"rows": 2048}, {"rows": 128}))
+    settings = plan.at_scale({"epochs": 50, "batch_size": 64}, {"epochs": 3, "batch_size": 32})
     return [make(data, Recipe("rmdn.models.CNN2d"), name, settings, seed) for seed in plan.runs_of(paper=5, quick=2)]
 
 

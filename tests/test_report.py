@@ -308,6 +308,16 @@ def test_a_wide_table_comes_in_blocks_that_fit_and_no_number_is_cut(width):
     assert text.count("R-MDN") == sum("Method" in line for line in lines)
 
 
+def test_long_words_over_narrow_columns_stand_in_lines_and_keep_the_columns_together():
+    row = [Cell(0.1, 0.01)] * 3
+    wide = table(
+        ["R-MDN", *row], columns=["Method", "a", "b", "c"], column_groups=[("Data set 1: the confounder changes", 3)]
+    )
+    lines = printed(report(section(parts=[wide])), 80).splitlines()
+    assert any(line.count("0.100±0.010") == 3 for line in lines)
+    assert any(line.split() == ["confounder"] * 3 for line in lines)
+
+
 # The look
 
 
