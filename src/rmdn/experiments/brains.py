@@ -22,8 +22,8 @@ GIRL, BOY = 0, 1  # the classes of ABCD
 FOLDS = 5
 RACES = ("White", "Black", "Hispanic", "Asian", "Other")  # 1 to 5 in ABCD's table
 
-ADNI_NEEDS = "[imaging]; ADNI in RMDN_ADNI, else a stand-in; at paper scale a GPU"
-ABCD_NEEDS = "[imaging]; ABCD in RMDN_ABCD, else a stand-in; at paper scale a GPU"
+ADNI_NEEDS = "extra: imaging; ADNI in RMDN_ADNI, else a stand-in; at paper scale a GPU"
+ABCD_NEEDS = "extra: imaging; ABCD in RMDN_ABCD, else a stand-in; at paper scale a GPU"
 # About how long all methods take on two cores.
 ADNI_MINUTES: dict[Scale, float] = {"quick": 1.5, "paper": 6000}
 ABCD_MINUTES: dict[Scale, float] = {"quick": 4, "paper": 30_000}
