@@ -57,8 +57,8 @@ def section(plan: Plan, find: Find) -> Section:
         TITLE,
         "Age goes along with the diagnosis, and it shows in the skin: it is a confounder.\n\nThe paper gives the stages as"
         " percentages of age groups, which sum to 100 over the groups of a stage and over the stages of a group. Here each"
-        " group is dealt over the stages by them, so that every image is used once. The groups differ in size, so the shares"
-        " within a stage, as drawn, are not the percentages.",
+        " group is dealt over the stages by them, so that every image is used once. The groups differ in size, so the"
+        " shares within a stage, as drawn, are not the percentages.",
         [Picture(CAPTION, picture(found), ALT)],
         claims(found),
         command=f"rmdn reproduce figure10 --scale {plan.scale}",
