@@ -8,7 +8,9 @@ import nibabel
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from rmdn.commands.reproduce import app
 from rmdn.data import abcd, adni, simulate
 from rmdn.data.images import Images, read_image
 from rmdn.data.simulate.folder import MARK
@@ -148,6 +150,13 @@ def test_runs_that_sections_share_are_one():
     only = replace(plan, methods=("R-MDN",))
     assert {run.method.name for run in table6.runs(only)} == {"R-MDN"}
     assert figure6.section(only, nothing).claims
+
+
+def test_the_list_says_what_is_needed():
+    output = CliRunner().invoke(app, ["--list"], env={"COLUMNS": "200"}).output
+    row = next(line for line in output.splitlines() if " table6 " in line)
+    assert "[imaging]; ABCD in RMDN_ABCD" in row
+    assert " 70 " in row
 
 
 def test_real_data_are_told_apart_from_stand_ins(monkeypatch, tmp_path):

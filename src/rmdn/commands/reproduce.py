@@ -70,6 +70,7 @@ def reproduce(
 def _list(experiments: Sequence[Experiment], plan: Plan, store: Store) -> None:
     """What each experiment is, how many runs it needs and has, and how long it takes on this machine."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from rmdn.experiments.experiment import Plan
@@ -82,7 +83,7 @@ def _list(experiments: Sequence[Experiment], plan: Plan, store: Store) -> None:
         runs, usual = ({run.key: run for run in one.runs(which)} for which in (plan, Plan(plan.scale)))
         minutes = one.minutes[plan.scale] * 2 / CORES * len(runs) / max(len(usual), 1)  # they are given for two cores
         done = len(runs) - len(pending(list(runs.values()), store))
-        table.add_row(one.key, one.title, str(len(runs)), str(done), _rounded(minutes), one.needs or "-")
+        table.add_row(one.key, one.title, str(len(runs)), str(done), _rounded(minutes), escape(one.needs or "-"))
     Console().print(table)
 
 
