@@ -291,3 +291,8 @@ def test_training_goes_on_after_recalibration(network, study):
     rmdn.recalibrate(model, batches(study))
     train(model, study)
     assert distance_from_least_squares(model, study, WHERE) < 0.05
+
+
+def test_recalibrate_says_what_it_needs():
+    with pytest.raises(UsageError, match="Linear has no R-MDN layers"):
+        rmdn.recalibrate(torch.nn.Linear(2, 2), [])

@@ -38,9 +38,12 @@ def recalibrate(model: Deconfounded, batches: Iterable[Any], *, exact: bool = Tr
         exact: one pass over the batches for each layer. False fits all layers in a single pass, each behind layers that
             are still being fitted: quicker, and near the exact fit where a layer changes the features after it little.
     """
-    layers = [insertion for insertion in model.insertions if isinstance(insertion.layer, RMDN)]
+    insertions = model.insertions if isinstance(model, Deconfounded) else []
+    layers = [insertion for insertion in insertions if isinstance(insertion.layer, RMDN)]
     if not layers:
-        raise UsageError("The model has no R-MDN layers to recalibrate.")
+        raise UsageError(
+            f"This {type(model).__name__} has no R-MDN layers; give what rmdn.deconfound returned."
+        )
     passes = len(layers) if exact else 1
     if passes > 1 and iter(batches) is batches:
         raise InputError(
