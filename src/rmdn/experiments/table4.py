@@ -56,7 +56,8 @@ def section(plan: Plan, find: Find) -> Section:
         " a fresh schedule at each stage. (A): R-MDN after every self-attention and the pre-logits layer; (B): after every"
         " block and the pre-logits layer; (C), and wherever nothing is said: after the pre-logits layer alone. PackNet is"
         " told the stage of each test image, the others are not.\n\nAccuracy is no aim here: a model that looks at age has"
-        " more of it. Lower dcor² and higher BWT and FWT are better.",
+        " more of it. Lower dcor² and higher BWT and FWT are better. dcor² averages over"
+        " diagnoses, of which the rare ones have few test images: it is noisy, the more so at the quick scale.",
         [_table(plan, found), _splits(plan, find)],
         claims(found),
         command=f"rmdn reproduce table4 --scale {plan.scale}",
