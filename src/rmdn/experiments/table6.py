@@ -145,7 +145,7 @@ def _modest(found: Scores) -> Claim:
     if not count:
         return claim(text, None, "not enough runs", 0)
     cost = mean[PLAIN][ACCURACY] - mean[OURS][ACCURACY]
-    return claim(text, 0 < cost <= MODEST, f"accuracy falls by {cost:.2f} points", count)
+    return claim(text, 0 < cost <= MODEST, f"accuracy changes by {-cost:+.2f} points", count)
 
 
 def _rivals_fail(found: Scores) -> Claim:
