@@ -72,8 +72,17 @@ def test_a_table_without_runs_says_so():
 @pytest.mark.parametrize(("ours", "verdict"), [(0.01, "holds"), (0.05, "does not hold")])
 def test_the_nearest_to_theory_is_a_claim_with_numbers(ours, verdict):
     claims = table1.claims(scores(Plain=0.2, **{"BR-Net": 0.03, "R-MDN": ours}))
-    assert len(claims) == 3
-    for claim in claims:
+    assert len(claims) == 6
+    for claim in claims[:3]:
         assert claim.verdict == verdict
         assert f"R-MDN {ours + 0.001:.3f}" in claim.why
         assert "2 seeds" in claim.why
+
+
+def test_the_order_of_methods_is_a_claim_with_the_pairs_that_are_turned():
+    published = {"Plain": 0.3, "BR-Net": 0.07, "Stage-specific MDN": 0.2, "P-MDN": 0.06, "R-MDN": 0.02}
+    as_published = table1.claims(scores(**published))[-1]
+    assert as_published.verdict == "holds"
+    turned = table1.claims(scores(**{**published, "R-MDN": 0.065}))[-1]
+    assert turned.verdict == "does not hold"
+    assert "P-MDN before R-MDN" in turned.why

@@ -41,9 +41,7 @@ def recalibrate(model: Deconfounded, batches: Iterable[Any], *, exact: bool = Tr
     insertions = model.insertions if isinstance(model, Deconfounded) else []
     layers = [insertion for insertion in insertions if isinstance(insertion.layer, RMDN)]
     if not layers:
-        raise UsageError(
-            f"This {type(model).__name__} has no R-MDN layers; give what rmdn.deconfound returned."
-        )
+        raise UsageError(f"This {type(model).__name__} has no R-MDN layers; give what rmdn.deconfound returned.")
     passes = len(layers) if exact else 1
     if passes > 1 and iter(batches) is batches:
         raise InputError(

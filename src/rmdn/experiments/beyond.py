@@ -12,8 +12,8 @@ from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.experiments.run import Recipe, Run
 from rmdn.experiments.staged import above_theory
 from rmdn.experiments.store import Record
-from rmdn.experiments.summary import cell, claim, distances, missing, records
-from rmdn.experiments.variations import Variation, at_scale, best_in_columns
+from rmdn.experiments.summary import best_in_columns, cell, claim, distances, missing, records
+from rmdn.experiments.variations import Variation, at_scale
 from rmdn.report import Cell, Claim, Picture, Section, Table, style
 
 if TYPE_CHECKING:

@@ -46,6 +46,15 @@ def best(cells: Mapping[str, Cell]) -> dict[str, Cell]:
     return {name: replace(cell, best=name == first) for name, cell in cells.items()}
 
 
+def best_in_columns(rows: Sequence[Sequence[str | Cell]]) -> list[list[str | Cell]]:
+    """The rows with the number nearest to zero in each column marked."""
+    columns = []
+    for column in zip(*rows, strict=True):
+        marked = best({str(i): entry for i, entry in enumerate(column) if isinstance(entry, Cell)})
+        columns.append([marked.get(str(i), entry) for i, entry in enumerate(column)])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
 def mean_dependence(record: Record, stage: int = -1) -> float:
     """dcor2 within classes, averaged over classes and all stages' test sets, after training on a stage."""
     return float(np.nanmean(dependences(record)[stage]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rmdn.experiments import continual
 from rmdn.experiments.experiment import Plan
 from rmdn.experiments.run import Recipe, Run, make
-from rmdn.report import Cell
 
 
 @dataclass(frozen=True)
@@ -34,19 +33,3 @@ def at_scale(variations: Sequence[Variation], plan: Plan) -> list[Variation]:
     """Those that a scale has, of the methods asked for."""
     chosen = plan.chosen([one.method.name for one in variations])
     return [one for one in variations if one.method.name in chosen and (one.quick or plan.scale == "paper")]
-
-
-def best_in_columns(rows: Sequence[Sequence[str | Cell]]) -> list[list[str | Cell]]:
-    """The rows with the number nearest to zero in each column marked."""
-    columns = [[*map(_best_marked(column), column)] for column in zip(*rows, strict=True)]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _best_marked(column: Sequence[str | Cell]) -> Callable[[str | Cell], str | Cell]:
-    least = min((abs(one.ours) for one in column if isinstance(one, Cell) and one.ours is not None), default=None)
-
-    def marked(entry: str | Cell) -> str | Cell:
-        best = isinstance(entry, Cell) and entry.ours is not None and abs(entry.ours) == least
-        return replace(entry, best=True) if isinstance(entry, Cell) and best else entry
-
-    return marked
