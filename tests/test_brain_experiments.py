@@ -155,7 +155,7 @@ def test_runs_that_sections_share_are_one():
 def test_the_list_says_what_is_needed():
     output = CliRunner().invoke(app, ["--list"], env={"COLUMNS": "200"}).output
     row = next(line for line in output.splitlines() if " table6 " in line)
-    assert "[imaging]; ABCD in RMDN_ABCD" in row
+    assert "extra: imaging; ABCD in RMDN_ABCD" in row
     assert " 70 " in row
 
 

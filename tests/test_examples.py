@@ -37,7 +37,7 @@ def test_it_runs_and_prints_its_accuracy_beside_theory(script):
     assert best == 0.833
 
 
-def test_a_plugin_adds_data_a_method_and_a_table(tmp_path, capsys):
+def test_a_plugin_adds_data_a_method_and_a_table(registries, tmp_path, capsys):
     from rmdn.commands import app
 
     threads = torch.get_num_threads()
