@@ -122,7 +122,7 @@ def section(plan: Plan, find: Find) -> Section:
         "best look ends the stage, if it beats the stage's begin by three standard errors. The confounder is standardized.",
         [pieces_table(there), *pictures(there), datasets_table(there)],
         claims(there),
-        command=f"rmdn reproduce beyond --scale {plan.scale}",
+        command=plan.command("beyond"),
         warnings=missing(runs(plan), find),
     )
 

@@ -27,6 +27,12 @@ class Plan:
     seeds: int | None = None  # None: each experiment's own number
     methods: Sequence[str] = ()  # only these; none: all
 
+    def command(self, key: str) -> str:
+        """What makes an experiment as it was asked for."""
+        seeds = f" --seeds {self.seeds}" if self.seeds is not None else ""
+        methods = f' --methods "{",".join(self.methods)}"' if self.methods else ""
+        return f"rmdn reproduce {key} --scale {self.scale}{seeds}{methods}"
+
     def runs_of(self, *, paper: int, quick: int = 1) -> range:
         """The seeds of an experiment that has so many at each scale."""
         count = self.seeds if self.seeds is not None else paper if self.scale == "paper" else quick

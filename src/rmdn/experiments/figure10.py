@@ -61,7 +61,7 @@ def section(plan: Plan, find: Find) -> Section:
         " shares within a stage, as drawn, are not the percentages.",
         [Picture(CAPTION, picture(found), ALT)],
         claims(found),
-        command=f"rmdn reproduce figure10 --scale {plan.scale}",
+        command=plan.command("figure10"),
         warnings=["HAM10000 is a stand-in: simulated patients, which say nothing of people."] if stand_in else [],
     )
 

@@ -37,7 +37,7 @@ def section(plan: Plan, find: Find) -> Section:
             )
         ],
         [verdict("The groups differ in age (Kruskal-Wallis test over scans)", p, p < ALPHA)],
-        command=f"rmdn reproduce figure11 --scale {plan.scale}",
+        command=plan.command("figure11"),
         warnings=brains.stand_in_note("adni"),
     )
 

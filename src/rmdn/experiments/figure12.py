@@ -40,7 +40,7 @@ def section(plan: Plan, find: Find) -> Section:
         "What Table 1 is made of: the data, transfer between stages, and every stage's test after every stage.",
         [samples(), *bars, *staged.stage_by_stage(groups, "c. ")],
         staged.least_claims(groups, CLAIMS, "on all data sets"),
-        command=f"rmdn reproduce figure12 --scale {plan.scale}",
+        command=plan.command("figure12"),
         warnings=missing(table1.runs(plan), find),
     )
 

@@ -24,7 +24,7 @@ def section(plan: Plan, find: Find) -> Section:
         "Figure 13. ABCD: accuracy, fairness, dependence",
         "The runs of Table 6, under which its claims stand.",
         drawn(found) if found else [],
-        command=f"rmdn reproduce figure13 --scale {plan.scale}",
+        command=plan.command("figure13"),
         warnings=missing(runs(plan), find),
     )
 

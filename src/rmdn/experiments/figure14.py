@@ -40,7 +40,7 @@ def section(plan: Plan, find: Find) -> Section:
         "The numbers of Table 4.",
         [Picture(CAPTION, picture(found), ALT)] if found else [],
         claims(found),
-        command=f"rmdn reproduce figure14 --scale {plan.scale}",
+        command=plan.command("figure14"),
         warnings=missing(runs(plan), find),
     )
 

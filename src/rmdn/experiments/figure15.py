@@ -42,7 +42,7 @@ def section(plan: Plan, find: Find) -> Section:
         f"does not say its batch size: here {static.ONE_SIZE}.",
         [*([picture] if picture else []), static_picture.table("lambda", found)],
         [robust(found), helps(found)],
-        command=f"rmdn reproduce figure15 --scale {plan.scale}",
+        command=plan.command("figure15"),
         warnings=missing(runs(plan), find),
     )
 

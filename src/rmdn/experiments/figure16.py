@@ -48,7 +48,7 @@ def section(plan: Plan, find: Find) -> Section:
         f"its batch size: here {static.ONE_SIZE}.",
         [*([picture] if picture else []), static_picture.table("Behind", found)],
         [sensitive(found), consistent(found), best(found)],
-        command=f"rmdn reproduce figure16 --scale {plan.scale}",
+        command=plan.command("figure16"),
         warnings=missing(runs(plan), find),
     )
 

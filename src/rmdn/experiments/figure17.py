@@ -26,7 +26,7 @@ def section(plan: Plan, find: Find) -> Section:
             )
             for method, found in found_regions(plan, find, ATLAS).items()
         ],
-        command=f"rmdn reproduce figure17 --scale {plan.scale}",
+        command=plan.command("figure17"),
         warnings=missing(runs(plan), find),
     )
 

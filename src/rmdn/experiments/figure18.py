@@ -23,7 +23,7 @@ def section(plan: Plan, find: Find) -> Section:
         "Figure 3 for all stages of data set 3.",
         [picture(there)] if there else [],
         claims(there),
-        command=f"rmdn reproduce figure18 --scale {plan.scale}",
+        command=plan.command("figure18"),
         warnings=missing(runs(plan), find),
     )
 

@@ -26,7 +26,7 @@ def section(plan: Plan, find: Find) -> Section:
         "Data set 3. The paper's text does not name its numbers of epochs; the last one here is Table 1's.",
         staged.stage_by_stage(groups),
         claims(groups),
-        command=f"rmdn reproduce figure19 --scale {plan.scale}",
+        command=plan.command("figure19"),
         warnings=missing(runs(plan), find),
     )
 

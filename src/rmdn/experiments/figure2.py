@@ -34,7 +34,7 @@ def section(plan: Plan, find: Find) -> Section:
             table(draws[0]),
         ],
         claims(draws),
-        command=f"rmdn reproduce figure2 --scale {plan.scale}",
+        command=plan.command("figure2"),
     )
 
 

@@ -19,7 +19,7 @@ def section(plan: Plan, find: Find) -> Section:
         "Data set 3, the runs of Figure 19.",
         staged.transfer(groups, caption),
         claims(groups),
-        command=f"rmdn reproduce figure20 --scale {plan.scale}",
+        command=plan.command("figure20"),
         warnings=missing(runs(plan), find),
     )
 

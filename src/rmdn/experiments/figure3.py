@@ -78,7 +78,7 @@ def section(plan: Plan, find: Find) -> Section:
         "has who knows nothing, hence the distance to theory beside it.",
         [picture(there), table(changes, distances, plan)] if there else [],
         claims(changes, distances),
-        command=f"rmdn reproduce figure3 --scale {plan.scale}",
+        command=plan.command("figure3"),
         warnings=missing(runs(plan), find),
     )
 

@@ -48,7 +48,7 @@ def section(plan: Plan, find: Find) -> Section:
         f" the correlation of an image's age with the mean age of its {NEIGHBOURS} nearest images of the same diagnosis.",
         [Picture(CAPTION, picture(first), ALT), _table(found)] if found else [],
         claims(found),
-        command=f"rmdn reproduce figure4 --scale {plan.scale}",
+        command=plan.command("figure4"),
         warnings=missing(runs(plan), find),
     )
 

@@ -41,7 +41,7 @@ def section(plan: Plan, find: Find) -> Section:
         "The runs of Table 5, stage by stage.",
         parts,
         claims(found),
-        command=f"rmdn reproduce figure5 --scale {plan.scale}",
+        command=plan.command("figure5"),
         warnings=missing(runs(plan), find),
     )
 

@@ -61,7 +61,7 @@ def section(plan: Plan, find: Find) -> Section:
         "common form has no cerebellum; the regions here are those of AAL, and Figure 17 has Harvard-Oxford's.",
         parts,
         claims(found, repetitions(plan, find)),
-        command=f"rmdn reproduce figure6 --scale {plan.scale}",
+        command=plan.command("figure6"),
         warnings=missing(runs(plan), find),
     )
 

@@ -29,7 +29,7 @@ def section(plan: Plan, find: Find) -> Section:
             )
         ],
         [limit([[synthetic.static(seed=seed)] for seed in range(3)])],
-        command=f"rmdn reproduce figure7 --scale {plan.scale}",
+        command=plan.command("figure7"),
     )
 
 

@@ -82,7 +82,7 @@ def section(plan: Plan, find: Find) -> Section:
         "cross-validation, find an image's group.",
         parts,
         claims(shares, courses),
-        command=f"rmdn reproduce figure8 --scale {plan.scale}",
+        command=plan.command("figure8"),
         warnings=missing(runs(plan), find),
     )
 

@@ -23,7 +23,7 @@ def section(plan: Plan, find: Find) -> Section:
         "top-left and bottom-right cells. Both magnitudes from U(3, 5) in group 1 and from U(4, 6) in group 2.",
         [Picture("A training image of each group in each stage.", synthetic.picture(synthetic.moving(), 1), ALT)],
         [limit([synthetic.moving(seed=seed) for seed in range(3)])],
-        command=f"rmdn reproduce figure9 --scale {plan.scale}",
+        command=plan.command("figure9"),
     )
 
 

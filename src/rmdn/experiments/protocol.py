@@ -75,7 +75,7 @@ def section(plan: Plan, find: Find) -> Section:
         "one thing that it names, the last one in all of these.",
         [table(there, plan), *pictures(there)],
         [one for method in plan.chosen(METHODS) for one in claims(there, method)],
-        command=f"rmdn reproduce protocol --scale {plan.scale}",
+        command=plan.command("protocol"),
         warnings=missing(runs(plan), find),
     )
 

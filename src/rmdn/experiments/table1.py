@@ -54,7 +54,7 @@ def section(plan: Plan, find: Find) -> Section:
         "confounder. Adam, 100 epochs a stage, a fresh schedule at each stage, no weight decay: the paper's text.",
         [table(found)],
         claims(found),
-        command=f"rmdn reproduce table1 --scale {plan.scale}",
+        command=plan.command("table1"),
         warnings=missing(runs(plan), find),
     )
 

@@ -63,7 +63,7 @@ def section(plan: Plan, find: Find) -> Section:
         "the images: it confounds.",
         [table],
         claims(p, [float(values.mean()) for values in of_sexes(children, SCORE)]),
-        command=f"rmdn reproduce table10 --scale {plan.scale}",
+        command=plan.command("table10"),
         warnings=brains.stand_in_note("abcd"),
     )
 

@@ -46,7 +46,7 @@ def section(plan: Plan, find: Find) -> Section:
             *(nearer(found, "R-MDN", ["Plain"], measure, " with a ViT") for measure in MEASURES),
             nearer(found, OURS, ["Plain", "R-MDN"], "ACCd", " with a ViT"),
         ],
-        command=f"rmdn reproduce table2 --scale {plan.scale}",
+        command=plan.command("table2"),
         warnings=missing(runs(plan), find),
     )
 

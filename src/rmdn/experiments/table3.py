@@ -46,7 +46,7 @@ def section(plan: Plan, find: Find) -> Section:
             *(nearer(found, "R-MDN", RIVALS, measure) for measure in ("BWTd", "ACCd", "FWTd")),
             nearer(found, OURS, (*RIVALS, "R-MDN"), "ACCd"),
         ],
-        command=f"rmdn reproduce table3 --scale {plan.scale}",
+        command=plan.command("table3"),
         warnings=missing(runs(plan), find),
     )
 

@@ -60,7 +60,7 @@ def section(plan: Plan, find: Find) -> Section:
         " diagnoses, of which the rare ones have few test images: it is noisy, the more so at the quick scale.",
         [_table(plan, found), _splits(plan, find)],
         claims(found),
-        command=f"rmdn reproduce table4 --scale {plan.scale}",
+        command=plan.command("table4"),
         warnings=missing(runs(plan), find),
     )
 

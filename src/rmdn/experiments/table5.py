@@ -89,7 +89,7 @@ def section(plan: Plan, find: Find) -> Section:
         "confounders.",
         [table],
         claims(found),
-        command=f"rmdn reproduce table5 --scale {plan.scale}",
+        command=plan.command("table5"),
         warnings=missing(runs(plan), find),
     )
 

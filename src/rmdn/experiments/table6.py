@@ -92,7 +92,7 @@ def section(plan: Plan, find: Find) -> Section:
         "the training children out and ends with the epoch whose recalibrated network knew most about them.",
         [table],
         claims(found),
-        command=f"rmdn reproduce table6 --scale {plan.scale}",
+        command=plan.command("table6"),
         warnings=missing(runs(plan), find),
     )
 

@@ -64,7 +64,7 @@ def section(plan: Plan, find: Find) -> Section:
         "learning rate is .0005, and there are fewer images and epochs: 3 with batches of 2, up to 25 with 1,024.",
         [numbers(scores), *([tests(found, list(scores))] if any(found.values()) else [])],
         claims(scores, found),
-        command=f"rmdn reproduce table7 --scale {plan.scale}",
+        command=plan.command("table7"),
         warnings=missing(runs(plan), find),
     )
 

@@ -42,7 +42,7 @@ def section(plan: Plan, find: Find) -> Section:
             *(nearer(found, "R-MDN", ["Plain"], measure, ", wherever the confounder is") for measure in MEASURES),
             nearer(found, OURS, ["Plain", "R-MDN"], "ACCd", ", wherever the confounder is"),
         ],
-        command=f"rmdn reproduce table8 --scale {plan.scale}",
+        command=plan.command("table8"),
         warnings=missing(runs(plan), find),
     )
 

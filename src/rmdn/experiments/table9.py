@@ -52,7 +52,7 @@ def section(plan: Plan, find: Find) -> Section:
         "What the data are, before any training. Groups and sexes come in other proportions every year.",
         [table],
         claims(found),
-        command=f"rmdn reproduce table9 --scale {plan.scale}",
+        command=plan.command("table9"),
         warnings=brains.stand_in_note("adni"),
     )
 
