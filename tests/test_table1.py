@@ -1,10 +1,14 @@
 """Table 1, as an example of a declaration: the paper's settings to the letter, cells from records, verdicts from cells."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from rmdn.experiments import continual, table1
+from rmdn.experiments import continual, summary, table1
 from rmdn.experiments.experiment import Plan
 from rmdn.experiments.problems import make
+from rmdn.experiments.store import Store
 from rmdn.metrics import TransferDistances
 from rmdn.report import Cell
 
@@ -86,3 +90,19 @@ def test_the_order_of_methods_is_a_claim_with_the_pairs_that_are_turned():
     turned = table1.claims(scores(**{**published, "R-MDN": 0.065}))[-1]
     assert turned.verdict == "does not hold"
     assert "P-MDN before R-MDN" in turned.why
+
+
+def test_the_readme_has_the_committed_records_numbers():
+    root = Path(__file__).parents[1]
+    text, plan, store = (root / "README.md").read_text(), Plan("paper", seeds=3), Store(root / "results" / "paper")
+
+    def row(method):
+        runs = [table1.runs_of(method, dataset, plan) for dataset in table1.DATASETS]
+        found = [[summary.distances(store.read(run)).ACCd for run in of] for of in runs]
+        return " | ".join(f"{np.mean(values):.3f}" for values in found)
+
+    published = " | ".join(f"{numbers[0]:.3f}" for numbers in table1.PUBLISHED["R-MDN"])
+    assert f"| Plain | {row('Plain')} |" in text
+    assert f"text has it | {row('R-MDN')} |" in text
+    assert f"| R-MDN, as published | {published} |" in text
+    assert f"ours | {row('Guarded R-MDN')} |" in text
