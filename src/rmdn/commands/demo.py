@@ -13,7 +13,7 @@ app = typer.Typer()
 @app.command("demo")
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the report and the picture go.")] = Path("demo"),
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each of the five stages.")] = 10,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each of the five stages.")] = 8,
     per_group: Annotated[int, typer.Option(min=32, help="Images of each of the two groups, in each stage.")] = 1024,
     seed: Annotated[int, typer.Option(min=0, help="Of the images, the weights and the order of training.")] = 0,
 ) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METHODS = ("Plain", "R-MDN", "Guarded R-MDN")
-SETTINGS: dict[str, Any] = {"epochs": 10, "batch_size": 64, "decay_every": 3}
+SETTINGS: dict[str, Any] = {"epochs": 8, "batch_size": 64, "decay_every": 3}
 STRENGTHS = (*DELTAS, 1.0)
 CERTAIN = 3.0  # standard errors of a share of right answers: beyond them it is no chance
 
