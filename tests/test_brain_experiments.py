@@ -267,12 +267,14 @@ def test_table5_shows_the_spread_over_test_sets_and_bears_a_missing_group():
 
 def test_a_whole_stand_in_has_the_papers_counts():
     plan = Plan("paper")
-    assert table9.counts(brains.scans(plan)) == {cell: list(of) for cell, of in table9.PUBLISHED.items()}
+    assert table9.counts(brains.scans(plan)) == {cell: list(of) for cell, of in table9.IMAGES.items()}
+    assert table9.IMAGES["AD", "M"] == (2, 52, 214, 125, 20)  # typed from the paper
+    assert table9.IMAGES["MCI", "F"] == (82, 84, 106, 55, 52)
     section = table9.section(plan, nothing)
     assert verdicts(section.claims) == ["holds", "holds"]
     assert any("stand-in" in warning for warning in section.warnings)
     assert [cell.published for cell in section.parts[0].rows[0][1:]] == [2, 52, 214, 125, 20]
-    even = {cell: [100] * 5 for cell in table9.PUBLISHED}
+    even = {cell: [100] * 5 for cell in table9.IMAGES}
     assert verdicts(table9.claims(even)) == ["does not hold", "does not hold"]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rmdn.data.adni import YEARS
+from rmdn.data.simulate.adni import IMAGES
 from rmdn.experiments import brains
 from rmdn.experiments.experiment import Experiment, Find, Plan, register
 from rmdn.extras import need
@@ -14,15 +15,6 @@ from rmdn.report import Cell, Claim, Section, Table
 
 SEXES = {"M": "male", "F": "female"}
 BINS = ("2010 or before", "2011", "2012", "2013", "2014 or after")
-# Scans in each of BINS.
-PUBLISHED = {
-    ("AD", "M"): (2, 52, 214, 125, 20),
-    ("AD", "F"): (4, 26, 110, 95, 16),
-    ("CN", "M"): (71, 238, 410, 208, 206),
-    ("CN", "F"): (81, 222, 402, 221, 197),
-    ("MCI", "M"): (117, 145, 140, 81, 98),
-    ("MCI", "F"): (82, 84, 106, 55, 52),
-}
 ALPHA = 0.05
 
 
@@ -31,7 +23,7 @@ def counts(scans: Any) -> dict[tuple[str, str], list[int]]:
     bins = np.digitize(scans["year"], YEARS)
     sexes = [str(cell)[:1].upper() for cell in scans["sex"]]  # BIDS tables have words too
     rows = list(zip(scans["label"], sexes, bins, strict=True))
-    return {(group, sex): [rows.count((group, sex, k)) for k in range(len(BINS))] for group, sex in PUBLISHED}
+    return {(group, sex): [rows.count((group, sex, k)) for k in range(len(BINS))] for group, sex in IMAGES}
 
 
 def section(plan: Plan, find: Find) -> Section:
@@ -42,9 +34,9 @@ def section(plan: Plan, find: Find) -> Section:
             f"{group}, {SEXES[sex]}",
             *(Cell(n, published=published, digits=0) for n, published in zip(found[group, sex], of, strict=True)),
         ]
-        for (group, sex), of in PUBLISHED.items()
+        for (group, sex), of in IMAGES.items()
     ]
-    total, of = sum(map(sum, found.values())), sum(map(sum, PUBLISHED.values()))
+    total, of = sum(map(sum, found.values())), sum(map(sum, IMAGES.values()))
     table = Table(f"Scans by year of acquisition: {total:,} here, {of:,} in the paper.", ["Group, sex", *BINS], rows)
     return Section(
         "table9",
@@ -62,7 +54,7 @@ def claims(found: dict[tuple[str, str], list[int]]) -> list[Claim]:
     text = "Sex is distributed differently in the groups (\N{GREEK SMALL LETTER CHI}²-test over all years)"
     groups = list(dict.fromkeys(group for group, _ in found))
     different = chi2([[sum(found[group, sex]) for sex in SEXES] for group in groups])
-    same = chi2([[n for row in table.values() for n in row] for table in (found, PUBLISHED)])
+    same = chi2([[n for row in table.values() for n in row] for table in (found, IMAGES)])
     return [
         verdict(text, different, different < ALPHA),
         verdict("Scans are distributed as published (\N{GREEK SMALL LETTER CHI}²-test)", same, same >= ALPHA),
