@@ -120,8 +120,8 @@ def section(plan: Plan, find: Find) -> Section:
         "a gate looks ten times at the recalibrated network and asks held-out rows (a fifth of the training rows) how well "
         "its answers tell the labels, as they are and with the confounder's part turned around, whichever is worse; the "
         "best look ends the stage, if it beats the stage's begin by three standard errors. The confounder is standardized."
-        "\n\nThe recipe was chosen on these data sets, with seeds among these (docs/methods/guarded.md): its numbers here are no "
-        "fresh test of it.",
+        "\n\nThe recipe was chosen on these data sets, with seeds among these (docs/methods/guarded.md): its "
+        "numbers here are no fresh test of it.",
         [pieces_table(there), *pictures(there), datasets_table(there)],
         claims(there),
         command=plan.command("beyond"),
