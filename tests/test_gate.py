@@ -230,8 +230,11 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path, monkeypatch, within
 
 
 def test_it_needs_held_out_rows_of_two_classes():
+    network = make_network()
+    untrained = copy.deepcopy(network.state_dict())
     with pytest.raises(SettingError, match="holdout=0"):
-        train(make_network(), [Stage(0)], Gate(looks=1), Settings(epochs=1), progress=False)
+        train(network, [Stage(0)], Gate(looks=1), Settings(epochs=1), progress=False)
+    assert same(untrained, network.state_dict())  # it says so before the first step
     one_class = Stage(0)
     one_class.train[2].fill_(1)
     with pytest.raises(SettingError, match="two classes"):

@@ -201,7 +201,7 @@ def many_updates(count, dtype):
     for i in range(count):
         rows = slice(8 * (i % 1000), 8 * (i % 1000) + 8)
         P, gain = recursion.absorb_rows(state.P, X[rows])
-        state = state._replace(P=P, beta=recursion.advance_rows(state.beta, gain, X[rows], Z[rows].to(dtype)))
+        state = state._replace(P=P, beta=recursion.advance(state.beta, gain, X[rows], Z[rows].to(dtype)))
         if i % (count // 20) == 0:
             definite &= bool(positive_definite(P))
     return definite, relative(state.beta.double(), torch.linalg.lstsq(X, Z).solution)

@@ -206,6 +206,14 @@ def test_in_place_gives_the_same_where_autograd_allows_it():
             assert torch.allclose(a, b, atol=1e-4)
 
 
+def test_in_place_is_noticed_by_whoever_still_needs_the_features():
+    features = torch.nn.Conv2d(1, 4, 3)(torch.randn(16, 1, 8, 8))
+    squares = features.square().sum()  # its backward pass reads the features
+    RMDN(0, 0, inplace=True)(features)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.backward()
+
+
 def test_lag_is_small_at_rest_and_large_on_the_run():
     z, c, labels = study()
     layer = RMDN(2, 2)

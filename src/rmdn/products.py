@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-# On CPUs, rows that lie a multiple of this many bytes apart fall on the same few cache lines, and a product over many of
-# them runs several times slower. Some rows at a time do not.
-_PAGE = 4096
-_BLOCKS = 16
-_ROWS = 16
+_BLOCKS = 16  # of columns
+_ROWS = 8  # a block
+_WIDE = 4096  # features from which blocks of rows pay
 
 
 def cross(X: Tensor, Z: Tensor) -> Tensor:
@@ -25,21 +25,31 @@ def cross(X: Tensor, Z: Tensor) -> Tensor:
 
 def subtract_product(Z: Tensor, X: Tensor, beta: Tensor) -> Tensor:
     """Z - X beta (B, h)."""
-    if Z.requires_grad or not _collides(Z):
+    rows = _rows_at_a_time(Z)
+    if rows == 1:
         return torch.addmm(Z, X, beta, alpha=-1)
-    return subtract_product_(Z.clone(), X, beta)
+    return torch.baddbmm(*_blocks_of_rows(Z, X, beta, rows), alpha=-1).view(Z.shape)
 
 
 def subtract_product_(Z: Tensor, X: Tensor, beta: Tensor) -> Tensor:
     """Z - X beta (B, h), written over Z."""
-    if not _collides(Z):
+    rows = _rows_at_a_time(Z)
+    if rows == 1:
         return Z.addmm_(X, beta, alpha=-1)
-    for z, x in zip(Z.split(_ROWS // 2), X.split(_ROWS // 2), strict=True):  # read and written: half as many fit
-        z.addmm_(x, beta, alpha=-1)
+    blocks, *factors = _blocks_of_rows(Z, X, beta, rows)
+    blocks.baddbmm_(*factors, alpha=-1)
     return Z
 
 
-def _collides(Z: Tensor) -> bool:
+def _rows_at_a_time(Z: Tensor) -> int:
+    """On CPUs a product over many wide rows waits for memory, most where they lie whole pages apart; of few it does not."""
     if torch.compiler.is_compiling():  # nothing that would hold for some batch sizes only
-        return False
-    return len(Z) > 2 * _ROWS and Z.stride(0) * Z.element_size() % _PAGE == 0 and Z.device.type == "cpu"
+        return 1
+    batch, h = Z.shape
+    wide = h >= _WIDE and Z.device.type == "cpu" and Z.is_contiguous()
+    return math.gcd(batch, _ROWS) if wide and batch > _ROWS else 1
+
+
+def _blocks_of_rows(Z: Tensor, X: Tensor, beta: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    blocks = len(Z) // rows
+    return Z.view(blocks, rows, -1), X.reshape(blocks, rows, -1), beta.expand(blocks, -1, -1)

@@ -55,7 +55,7 @@ def update(state: State, X: Tensor, Z: Tensor, *, forgetting: float = 1.0, regul
         return state
     X = X.double()
     P, gain = absorb_rows(forget(state.P, forgetting), X)
-    beta = advance_rows(state.beta, gain, X, Z)
+    beta = advance(state.beta, gain, X, Z)
     return _aged(state, regularize(P, regularization), beta, len(X), forgetting)
 
 
@@ -193,15 +193,9 @@ def _factor(P: Tensor) -> Tensor:
     return L
 
 
-def advance(beta: Tensor, P: Tensor, A: Tensor, G: Tensor) -> Tensor:
-    """Beta + P (G - A beta), P the new one: O(p^2 h) whatever the batch size."""
-    innovation = subtract_product(G, A.to(G.dtype), beta.to(G.dtype))  # (p, h)
-    return torch.addmm(beta, P.to(beta.dtype), innovation.to(beta.dtype))
-
-
-def advance_rows(beta: Tensor, gain: Tensor, X: Tensor, Z: Tensor) -> Tensor:
-    """Beta + K (Z - X beta): O(B p h), the cheaper form where B < p."""
-    error = subtract_product(Z, X.to(Z.dtype), beta.to(Z.dtype))  # (B, h)
+def advance(beta: Tensor, gain: Tensor, X: Tensor, Z: Tensor) -> Tensor:
+    """Beta + K (Z - X beta): of rows X and Z with their gain K, or of the sums A and G with the new P."""
+    error = subtract_product(Z, X.to(Z.dtype), beta.to(Z.dtype))  # (B, h), of sums (p, h)
     return torch.addmm(beta, gain.to(beta.dtype), error.to(beta.dtype))
 
 

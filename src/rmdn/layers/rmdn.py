@@ -15,7 +15,7 @@ from rmdn.errors import InputError, SettingError, UsageError
 from rmdn.layers import ranks
 from rmdn.layers.base import ConfounderLayer, Rows, Share, graph_task, one_of
 from rmdn.layers.subtraction import Projection, project_gradient, subtract_in_place, writable
-from rmdn.products import cross
+from rmdn.products import cross, subtract_product, subtract_product_
 
 Gradient = Literal["constant", "projected"]
 # gradient="projected" averages over about this many rows for each column.
@@ -37,6 +37,15 @@ class Design(NamedTuple):
     counted: Tensor  # (B, p) float64: X, zero in rows that do not update the state
     wide: Tensor  # (B, p): counted, in the coefficients' precision
     A: Tensor  # (p, p) float64: sum of x x' over rows and positions
+
+
+class Step(NamedTuple):
+    """What a batch makes of the state: gain times error is what the coefficients learn."""
+
+    P: Tensor  # (p, p) float64, lambda still to come
+    gain: Tensor  # (p, n)
+    error: Tensor  # (n, h): of the batch's n rows, or of their p sums
+    total: Tensor  # (p, p) float64: sum of x x' over all ranks
 
 
 class Memo(NamedTuple):
@@ -201,9 +210,9 @@ class RMDN(ConfounderLayer):
         world = ranks.world(self.sync)
         rows = self._taken(features, confounders, labels, world, first=not self.seen)
         design = self._design(rows)
-        P, beta, total = self._absorbed(design, rows, world)
-        added = len(rows.X) * rows.positions if world == 1 and rows.counted is None else total[-1, -1].item()
-        if added and self._commit(P, beta, total, added):
+        step = self._absorbed(design, rows, world)
+        added = len(rows.X) * rows.positions if world == 1 and rows.counted is None else step.total[-1, -1].item()
+        if added and self._commit(step, added):
             design = self._design(rows)
         return self._memorized(design, rows)
 
@@ -240,24 +249,25 @@ class RMDN(ConfounderLayer):
         A = counted.mT @ counted
         return Design(X, counted, counted.to(self.beta.dtype), A if rows.positions == 1 else A * rows.positions)
 
-    def _absorbed(self, design: Design, rows: Rows, world: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The new P (lambda still to come), the new coefficients (p, h) and the sum of x x' over all ranks."""
+    def _absorbed(self, design: Design, rows: Rows, world: int) -> Step:
         P = recursion.forget(self.P, self.forgetting)
         beta = self.beta.flatten(1)
         if world == 1 and len(rows.X) < len(P) and rows.positions == 1:
             P, gain = recursion.absorb_rows(P, design.counted)
-            beta = recursion.advance_rows(beta, gain, design.wide, rows.z)
-            if not math.isfinite(beta[-1].sum().item()):
-                raise self._not_finite(rows)
-            return P, beta, design.A
-        total, G = ranks.add(world, design.A, cross(design.wide, rows.z))
-        if not math.isfinite(G[-1].sum().item()):
+            total, error = design.A, subtract_product(rows.z, design.wide, beta)  # (B, h)
+            shown = error
+        else:
+            total, G = ranks.add(world, design.A, cross(design.wide, rows.z))
+            P = gain = recursion.absorb(P, total)
+            error = subtract_product_(G, total.to(G.dtype), beta)  # (p, h)
+            shown = error[-1]
+        if not math.isfinite(shown.sum().item()):
             raise self._not_finite(rows)
-        P = recursion.absorb(P, total)
-        return P, recursion.advance(beta, P, total, G), total
+        return Step(P, gain.to(beta.dtype), error, total)
 
-    def _commit(self, P: Tensor, beta: Tensor, total: Tensor, added: float) -> bool:
+    def _commit(self, step: Step, added: float) -> bool:
         """Take the new state; says whether the coordinates moved with it."""
+        P, gain, error, total = step
         before, recent = self.seen, self.recent
         if self.gradient == "projected":
             share = self._share(added)
@@ -265,7 +275,7 @@ class RMDN(ConfounderLayer):
         self.replace(
             before + added,
             P=recursion.regularize(P, self.regularization),
-            beta=beta.view(self.beta.shape),
+            beta=self.beta.flatten(1).addmm_(gain, error).view(self.beta.shape),
             moments=self.moments + total,
             recent=recent,
         )

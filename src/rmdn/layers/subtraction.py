@@ -34,26 +34,13 @@ def writable(features: Tensor) -> bool:
 
 
 def subtract_in_place(features: Tensor, X: Tensor, beta: Tensor) -> Tensor:
-    """Features - X beta, one coefficient for each feature, in the features' own memory."""
-    if not features.requires_grad:
-        subtract_product_(features.view(len(features), -1), X, beta.flatten(1))
-        return features
-    out: Tensor = _InPlace.apply(features, X, beta)
-    return out
+    """Features - X beta, one coefficient for each feature, in the features' own memory.
 
-
-class _InPlace(torch.autograd.Function):
-    """Its own function, since autograd would otherwise rewrite the graph of the view that the product goes into."""
-
-    @staticmethod
-    def forward(ctx: Any, features: Tensor, X: Tensor, beta: Tensor) -> Tensor:
-        ctx.mark_dirty(features)
-        subtract_product_(features.view(len(features), -1), X, beta.flatten(1))
-        return features
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return grads[0], None, None
+    Past autograd, for which the features stay what they are: the gradient passes unchanged. The detached tensor shares
+    their version, so that a backward pass which had saved them still says that they were written over.
+    """
+    subtract_product_(features.detach().view(len(features), -1), X, beta.flatten(1))
+    return features
 
 
 class Projection(NamedTuple):

@@ -51,6 +51,7 @@ class Gate(Wrapper):
 
     def begin_stage(self, network: nn.Module, data: StageData) -> None:
         """What the stage begins with must be beaten; before the first stage that is nothing."""
+        check_held_out(data)
         super().begin_stage(network, data)
         self.before = self.known = None
         self.taken.append(0)
@@ -97,6 +98,19 @@ class Gate(Wrapper):
         self.taken = list(state["taken"])
 
 
+def check_held_out(data: StageData) -> None:
+    """Refuse a stage that cannot be judged before anything is trained on it."""
+    labels = [batch.labels for batch in data.raw_held_out()]
+    if not labels:
+        raise SettingError("Gate judges on rows held out of training: give Settings(holdout=0.2), say.")
+    rows = torch.cat(labels)
+    if len(torch.unique(rows)) < 2:
+        raise SettingError(
+            f"Gate judges on held-out rows of two classes or more; the {len(rows)} of stage {data.stage} have fewer. "
+            "Hold out more of it, by Settings(holdout=0.3), say, or train without a Gate."
+        )
+
+
 def better(one: Tensor, other: Tensor, z: float) -> bool:
     """Whether the mean of the one (N,) is above that of the other by more than z standard errors, row by row."""
     gain = one - other
@@ -114,14 +128,7 @@ def evidence(strategy: Strategy, network: nn.Module, data: StageData) -> Tensor:
     network.eval()
     parts = [(strategy.predict(network, batch), batch.confounders, batch.labels) for batch in data.held_out()]
     network.train(training)
-    if not parts:
-        raise SettingError("Gate judges on rows held out of training: give Settings(holdout=0.2), say.")
     logits, confounders, labels = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
-    if len(torch.unique(labels)) < 2:
-        raise SettingError(
-            f"Gate judges on held-out rows of two classes or more; the {len(labels)} of stage {data.stage} have fewer. "
-            "Hold out more of it, by Settings(holdout=0.3), say, or train without a Gate."
-        )
     scores = F.log_softmax(class_scores(logits).double(), dim=1)  # (N, K)
     bends = splines(confounders)  # (N, s)
     known = F.one_hot(labels, scores.shape[1]).double()
