@@ -18,9 +18,9 @@ def cross(X: Tensor, Z: Tensor) -> Tensor:
     if batch < _BLOCKS or h % _BLOCKS or Z.device.type != "cpu":
         return X.mT @ Z
     # One product with p rows keeps a single core busy; one a block of columns shares the work out.
-    blocks = Z.view(batch, _BLOCKS, -1).transpose(0, 1)  # (blocks, B, h / blocks)
+    blocks = Z.unflatten(1, (_BLOCKS, h // _BLOCKS)).transpose(0, 1)  # (blocks, B, h / blocks)
     out = torch.bmm(X.mT.expand(_BLOCKS, -1, -1), blocks)  # (blocks, p, h / blocks)
-    return out.transpose(0, 1).reshape(-1, h)
+    return out.transpose(0, 1).reshape(X.shape[1], h)
 
 
 def subtract_product(Z: Tensor, X: Tensor, beta: Tensor) -> Tensor:
