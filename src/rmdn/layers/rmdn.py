@@ -46,6 +46,7 @@ class Step(NamedTuple):
     gain: Tensor  # (p, n)
     error: Tensor  # (n, h): of the batch's n rows, or of their p sums
     total: Tensor  # (p, p) float64: sum of x x' over all ranks
+    sketch: Tensor  # (p, about SKETCH): X'Z of some of the features, of this rank alone
 
 
 class Memo(NamedTuple):
@@ -212,9 +213,11 @@ class RMDN(ConfounderLayer):
         design = self._design(rows)
         step = self._absorbed(design, rows, world)
         added = len(rows.X) * rows.positions if world == 1 and rows.counted is None else step.total[-1, -1].item()
+        sketch = step.sketch
         if added and self._commit(step, added):
             design = self._design(rows)
-        return self._memorized(design, rows)
+            sketch = design.wide.mT @ sketched(rows.z)
+        return self._memorized(design, rows, sketch)
 
     def _taken(self, features: Tensor, confounders: Tensor | None, labels: Tensor | None, world: int, first: bool) -> Rows:
         """The batch, checked; the other ranks, who wait for its sums, hear of one that does not fit."""
@@ -255,19 +258,21 @@ class RMDN(ConfounderLayer):
         if world == 1 and len(rows.X) < len(P) and rows.positions == 1:
             P, gain = recursion.absorb_rows(P, design.counted)
             total, error = design.A, subtract_product(rows.z, design.wide, beta)  # (B, h)
-            shown = error
+            sketch, shown = design.wide.mT @ sketched(rows.z), error
         else:
-            total, G = ranks.add(world, design.A, cross(design.wide, rows.z))
+            G = cross(design.wide, rows.z)
+            sketch = sketched(G).clone()  # G is about to be written over
+            total, G = ranks.add(world, design.A, G)
             P = gain = recursion.absorb(P, total)
             error = subtract_product_(G, total.to(G.dtype), beta)  # (p, h)
             shown = error[-1]
         if not math.isfinite(shown.sum().item()):
             raise self._not_finite(rows)
-        return Step(P, gain.to(beta.dtype), error, total)
+        return Step(P, gain.to(beta.dtype), error, total, sketch)
 
     def _commit(self, step: Step, added: float) -> bool:
         """Take the new state; says whether the coordinates moved with it."""
-        P, gain, error, total = step
+        P, gain, error, total, _ = step
         before, recent = self.seen, self.recent
         if self.gradient == "projected":
             share = self._share(added)
@@ -293,7 +298,7 @@ class RMDN(ConfounderLayer):
         recent = torch.cat([new_of_old.mT @ self.recent[:-1] @ new_of_old, self.recent[-1:]])
         return {"P": old_of_new @ self.P @ old_of_new.mT, "recent": recent}
 
-    def _memorized(self, design: Design, rows: Rows) -> Memo:
+    def _memorized(self, design: Design, rows: Rows, sketch: Tensor) -> Memo:
         first = self.columns.labels
         projection = None
         if self.gradient == "projected" and self.seen:
@@ -303,7 +308,6 @@ class RMDN(ConfounderLayer):
             weights = torch.linalg.inv(M)[:, first:] / max(samples, 1)  # (p, c + 1)
             projection = Projection(design.wide, weights.to(design.wide.dtype), self._share(samples))
         removed = design.wide if rows.counted is None else design.X.to(design.wide.dtype)
-        sketch = design.wide.mT @ sketched(rows.z)
         return Memo(removed[:, first:], self.beta[first:], projection, design, sketch, set())
 
     def smoothed(self, along: Tensor, share: float) -> Tensor:
@@ -336,5 +340,5 @@ class RMDN(ConfounderLayer):
 
 
 def sketched(z: Tensor) -> Tensor:
-    """Some of the features (B, h), spread evenly."""
+    """The columns of some of the features (..., h), spread evenly."""
     return z[:, :: max(1, z.shape[1] // SKETCH)]
