@@ -103,6 +103,8 @@ def test_a_function_counts_with_those_beside_it_that_it_calls(module):
     assert code("def g():\n    return 1  # one\ndef f():\n    'F.'\n    return g()\ndef h(): ...\n") == first
     assert code("def g():\n    return 2\ndef f():\n    return g()\n") != first
     assert code("def g():\n    return 1\ndef f():\n    return -g()\n") != first
+    inner = "def g():\n    return {}\ndef f():\n    return [g() for x in [1]]\n"  # its own code object, before Python 3.12
+    assert code(inner.format(1)) != code(inner.format(2))
 
 
 def test_a_run_rests_on_the_code_of_its_data_and_its_method(tiny, module, monkeypatch):

@@ -37,8 +37,9 @@ def code_of_function(function: Callable[..., Any]) -> str:
     found: dict[str, str] = {}
 
     def visit(one: FunctionType) -> None:
-        found[one.__name__] = code_in(textwrap.dedent(inspect.getsource(one)))
-        for name in one.__code__.co_names:
+        text = textwrap.dedent(inspect.getsource(one))
+        found[one.__name__] = code_in(text)
+        for name in _names(text):
             other = one.__globals__.get(name)
             if isinstance(other, FunctionType) and other.__module__ == one.__module__ and name not in found:
                 visit(other)
@@ -46,6 +47,16 @@ def code_of_function(function: Callable[..., Any]) -> str:
     if isinstance(function, FunctionType):
         visit(function)
     return json.dumps(found, sort_keys=True)
+
+
+def _names(text: str) -> list[str]:
+    """The names that a function's body uses, inner functions and comprehensions included; not those of its decorators.
+
+    From the text, for what `__code__.co_names` tells of comprehensions depends on the version of Python.
+    """
+    (function,) = ast.parse(text).body
+    parts = function.body if isinstance(function, ast.FunctionDef) else [function]
+    return sorted({node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)})
 
 
 def code_in(text: str) -> str:
