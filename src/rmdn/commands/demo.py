@@ -23,10 +23,12 @@ def demo(
     network that uses it alone can be right in three of four cases, no more: whoever does better cheats. Takes two to
     three minutes on two cores, and writes report.html, which needs no other file, and demo.png.
     """
+    from rmdn.allocation import keep_freed_memory
     from rmdn.experiments import temptation
     from rmdn.files import write_atomically
     from rmdn.report import terminal, write
 
+    keep_freed_memory()
     findings = temptation.run(epochs=epochs, per_group=per_group, seed=seed, announce=_announce)
     report = temptation.report(findings, f"rmdn demo --epochs {epochs} --per-group {per_group} --seed {seed}")
     path = write(report, folder / "report.html")

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from rmdn.allocation import keep_freed_memory
 from rmdn.errors import SettingError
 from rmdn.experiments.plugins import load
 from rmdn.experiments.run import Run, execute
@@ -72,6 +73,7 @@ def attempt(
     with _ALONE:
         clock = time.perf_counter()
         torch.set_num_threads(threads)
+        keep_freed_memory()
         try:
             load(plugins)
             if fresh:
