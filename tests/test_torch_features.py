@@ -698,3 +698,12 @@ def test_a_place_whose_module_is_never_called_is_refused_by_the_dry_run() -> Non
     model = rmdn.deconfound(network, ["self_attn"], num_confounders=1, num_classes=2, sample=torch.randn(2, 3, 8))
     model(torch.randn(6, 3, 8), confounders=torch.randn(6), labels=torch.arange(6) % 2)
     assert layers(model)[0].seen == 6
+
+
+def test_what_was_learned_in_inference_mode_goes_on_learning():
+    z, c, labels = torch.randn(64, 4), torch.randn(64, 1), torch.arange(64) % 2
+    layer, expected = rmdn.RMDN(1, 2), rmdn.RMDN(1, 2)
+    with torch.inference_mode():
+        layer(z[:32], c[:32], labels[:32])
+    expected(z[:32], c[:32], labels[:32])
+    assert torch.equal(layer(z[32:], c[32:], labels[32:]), expected(z[32:], c[32:], labels[32:]))

@@ -273,14 +273,16 @@ class RMDN(ConfounderLayer):
     def _commit(self, step: Step, added: float) -> bool:
         """Take the new state; says whether the coordinates moved with it."""
         P, gain, error, total, _ = step
-        before, recent = self.seen, self.recent
+        before, recent, beta = self.seen, self.recent, self.beta.flatten(1)
+        if beta.is_inference():  # made under torch.inference_mode, outside of which it cannot be written to
+            beta = beta.clone()
         if self.gradient == "projected":
             share = self._share(added)
             recent = torch.lerp(recent, torch.cat([total / added, torch.ones_like(total[:1])]), share)
         self.replace(
             before + added,
             P=recursion.regularize(P, self.regularization),
-            beta=self.beta.flatten(1).addmm_(gain, error).view(self.beta.shape),
+            beta=beta.addmm_(gain, error).view(self.beta.shape),
             moments=self.moments + total,
             recent=recent,
         )
