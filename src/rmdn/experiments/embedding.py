@@ -58,11 +58,12 @@ def embed(features: Floats, *, perplexity: float = 30.0, seed: int = 0) -> Float
     manifold = need("sklearn.manifold", "study")
     centred = features.astype(np.float32) - features.mean(0, dtype=np.float32)
     spread = float(centred.std())
-    found: Floats = manifold.TSNE(
-        perplexity=min(perplexity, (len(features) - 1) / 3),
-        init="pca" if spread > 0 else "random",
-        random_state=seed,
-    ).fit_transform(centred / (spread or 1.0))
+    tsne = manifold.TSNE(
+        perplexity=min(perplexity, (len(features) - 1) / 3), init="pca" if spread > 0 else "random", random_state=seed
+    )
+    # Its threads wait for each other at every step: beside a grid that keeps the cores busy, for minutes. One is as quick.
+    with need("threadpoolctl", "study").threadpool_limits(limits=1, user_api="openmp"):
+        found: Floats = tsne.fit_transform(centred / (spread or 1.0))
     return found
 
 
