@@ -25,7 +25,7 @@ Prepared = tuple[nn.Module, Strategy]
 At = str | Sequence[str] | None
 _MDN = ("rmdn.layers.mdn", "rmdn.layers.training", "rmdn.layers.base", "rmdn.recursion", "rmdn.strategies.mdn")
 _PMDN = ("rmdn.layers.pmdn", "rmdn.layers.training", "rmdn.layers.base", "rmdn.strategies.pmdn")
-_RMDN = ("rmdn.layers.rmdn", "rmdn.layers.base", "rmdn.recursion")
+_RMDN = ("rmdn.layers.rmdn", "rmdn.layers.training", "rmdn.layers.base", "rmdn.recursion")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from rmdn.errors import InputError, SettingError, UsageError
 from rmdn.layers import ranks
 from rmdn.layers.base import ConfounderLayer, Rows, Share, graph_task, one_of
 from rmdn.layers.subtraction import Projection, project_gradient, subtract_in_place, writable
+from rmdn.layers.training import forward
 from rmdn.products import cross, subtract_product, subtract_product_
 
 Gradient = Literal["constant", "projected"]
@@ -134,15 +135,7 @@ class RMDN(ConfounderLayer):
 
     def forward(self, features: Tensor, confounders: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
         """Residuals of the features' shape; in training the state takes the batch in first."""
-        device = self.P.device.type
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                return self.forward(features, confounders, labels)
-        if not self.learning:
-            return self.infer(features, confounders)
-        if torch.compiler.is_compiling():  # the compiler must not see a step that updates state once a batch
-            return torch.compiler.disable(RMDN._train)(self, features, confounders, labels)
-        return self._train(features, confounders, labels)
+        return forward(self, RMDN._train, features, confounders, labels)
 
     def reset(self) -> None:
         """Forget all rows; the features' shape and the columns' standardization stay."""
